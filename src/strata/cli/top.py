@@ -50,7 +50,7 @@ class View(NamedTuple):
 @click.option("--once", is_flag=True, help="Show it once; so it is in a pipe.")
 @pass_session
 def top(session: Session, select: tuple[str, ...], interval: float, once: bool) -> None:
-    """Watch the fleet live: counts by state, trouble, alerts, what moves, rollouts. Ctrl-C ends it.
+    """Watch the fleet live: states, trouble, alerts, what moves, rollouts. Ctrl-C ends it.
 
     \b
     Example: strata top

@@ -64,7 +64,7 @@ def create(
     directory: Path | None,
     as_json: bool,
 ) -> None:
-    """Create a chassis: nodes on a bridge in a network namespace, all off, each with a Redfish BMC.
+    """Create a chassis of nodes, all off, each with a Redfish BMC. They are on a bridge in a network namespace.
 
     Nodes run until they are switched off or the chassis is destroyed, whatever becomes of Strata.
 

@@ -261,7 +261,7 @@ def _simulated(
 @STATE_DIR
 @pass_session
 def stop(session: Session, state_dir: Path | None) -> None:
-    """Stop what 'strata up' started, and keep everything: images, keys, history, what is wanted.
+    """Stop what 'strata up' started, and keep images, keys, history and desires.
 
     'strata up' goes on with what is there. Virtual and simulated nodes lose their power; jobs on this machine go on.
 
@@ -279,7 +279,7 @@ def stop(session: Session, state_dir: Path | None) -> None:
 @STATE_DIR
 @pass_session
 def down(session: Session, delete: bool, state_dir: Path | None) -> None:
-    """Stop what 'strata up' started, and delete it if that is wanted: with --delete, or with a yes on a terminal.
+    """Stop what 'strata up' started, and delete it if that is wanted. That takes --delete, or a yes on a terminal.
 
     What is deleted is the state directory that 'strata up' made, with images, keys, history and audit log; jobs on
     this machine are ended. Otherwise this is 'strata stop'. Doing it twice is fine.

@@ -157,7 +157,7 @@ def submit(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Submit a job: a YAML document, a command line, or both; command-line options override the document.
+    """Submit a job: a YAML document, a command line, or both. Options override the document.
 
     It runs as your account, by the scheduler that can begin it first. Prints its id.
 
@@ -343,7 +343,7 @@ _acts("release", "released", "Let jobs begin that are held.")
 @ls.json_option
 @pass_session
 def wait(session: Session, ident: str, timeout: float | None, as_json: bool) -> None:
-    """Stay until a job has ended; the exit code is the job's, or 1 if it ended otherwise or takes longer.
+    """Stay until a job has ended. The exit code is the job's, or 1 if it ended otherwise or takes longer.
 
     \b
     Example: strata job wait 4k2j9x0qv7m1 --timeout 1h
