@@ -11,9 +11,12 @@ from typing import Literal, get_args
 
 import msgspec
 
-State = Literal["unmanaged", "ready", "converging", "waiting", "faulted", "held", "frozen", "unreachable", "unknown"]
-"""What can be said of a node as a whole; each is in just one. ready: at its goal; waiting: for a guard, a budget or a
-back-off; unreachable: no plan leads to its goal; unmanaged: nobody desires anything; unknown: not yet observed."""
+State = Literal[
+    "unmanaged", "ready", "off", "converging", "waiting", "faulted", "held", "frozen", "unreachable", "unknown"
+]
+"""What can be said of a node as a whole; each is in just one. ready: at its goal; off: at its goal, without power;
+waiting: for a guard, a budget or a back-off; unreachable: no plan leads to its goal; unmanaged: nobody desires
+anything; unknown: not yet observed."""
 STATES: tuple[State, ...] = get_args(State)
 """By number, as the engine holds them."""
 

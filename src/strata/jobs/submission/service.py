@@ -40,6 +40,7 @@ from strata.jobs.submission.caps import JobCaps
 from strata.jobs.submission.energy import JobEnergy
 from strata.jobs.submission.follower import JobFollower
 from strata.jobs.submission.index import Age, JobIndex
+from strata.jobs.submission.patterns import called, filled
 from strata.jobs.submission.records import (
     Considered,
     Job,
@@ -257,7 +258,7 @@ class JobService:
                     target=candidate.target.name,
                     kind=candidate.target.kind,
                     queue=candidate.queue,
-                    stdout=_kept_at(job.document, job.folder, candidate.target),
+                    stdout=_kept_at(filled(job.document, job.id, job.account), job.folder, candidate.target),
                     tried=self._clock(),
                 )
                 await self.records.put(who.name, job.id, job, action="submit", detail={"target": job.target})
@@ -408,7 +409,7 @@ class JobService:
         queue: str | None,
         unpacked: Mapping[str, Unpacked],
     ) -> Work:
-        folder = _folder(account, ident)
+        document, folder = filled(document, ident, account.name), _folder(account, ident)
         there = self._there(document, account, target, unpacked)
         after: list[tuple[After, str]] = []
         for number, dependency in enumerate(document.after):
@@ -426,7 +427,7 @@ class JobService:
             document, folder = without_container(document), APART_FOLDER
         return Work(
             key=ident,
-            name=document.name or f"strata-{ident}",
+            name=called(document, ident),
             script=script_of(
                 msgspec.structs.replace(document, retries=0) if apart else document,
                 folder,
@@ -470,7 +471,7 @@ class JobService:
         now = self._clock()
         state: State = "held" if document.held else "waiting"
         indices: Sequence[int | None] = document.array.indices if document.array else (None,)
-        folder = _folder(account, ident)
+        folder, files = _folder(account, ident), filled(document, ident, account.name)
         return Job(
             id=ident,
             document=document,
@@ -484,8 +485,8 @@ class JobService:
             tried=now,
             tasks=tuple(Task(index=index, state=state) for index in indices),
             folder=folder,
-            stdout=_kept_at(document, folder, first.target),
-            stderr=document.stderr or "",
+            stdout=_kept_at(files, folder, first.target),
+            stderr=files.stderr or "",
             considered=_considered(choice.candidates, choice.refused),
             assumed=assumed,
             request_key=key,

@@ -53,6 +53,10 @@ def line(job: Job, told: tuple[str, float | None] = ("", None)) -> JobLine:
         count_ended, failed = len(over), len(bad)
     if state != "ended" and told[0]:
         reason = told[0]
+    if job.cancelled and state in ("waiting", "held"):
+        state = "ending"
+        which = "ended it" if job.there else "said whether it has it"
+        reason = f"cancelled by {job.cancelled}; {job.target} has not {which} yet"
     reason = reason or not_capped(job)
     return JobLine(
         id=job.id,

@@ -21,7 +21,7 @@ ATTRIBUTES = (ls.plain("name"), ls.plain("current"), ls.plain("staged"))
 @ls.listing(ATTRIBUTES, sort="name")
 @pass_session
 def bios(session: Session, select: tuple[str, ...], changes: tuple[str, ...], view: ls.Listing) -> None:
-    """Show the firmware settings of a node, or stage some for the next restart of nodes.
+    """Show the firmware settings of a node, or stage some for the next restart.
 
     \b
     Example: strata hardware bios n7 --match name=Boot*
@@ -82,7 +82,7 @@ def firmware(
     apply_time: str | None,
     view: ls.Listing,
 ) -> None:
-    """List the firmware of nodes, or update it: a few at a time, and no further when they fail.
+    """List the firmware of nodes, or update it. It is updated a few at a time, and no further when they fail.
 
     \b
     Example: strata hardware firmware @compute --match name=BIOS* --columns node,version

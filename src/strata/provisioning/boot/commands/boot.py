@@ -68,7 +68,7 @@ boot.add_command(unknown)
 @ls.listing(STATUS_FIELDS, sort="node")
 @pass_session
 def status(session: Session, select: tuple[str, ...], view: ls.Listing) -> None:
-    """Show how nodes' boots went: their number, failures in a row, and when each last asked and arrived.
+    """Show how nodes' boots went: number, failures in a row, when each last arrived.
 
     \b
     Example: strata boot status @compute --sort -attempts

@@ -69,7 +69,7 @@ def import_(
 @ls.json_option
 @pass_session
 def build(session: Session, recipe: Path, name: str, tag: str, wait: bool, as_json: bool) -> None:
-    """Build an image from a recipe (YAML), a Containerfile, or a directory that holds one of them.
+    """Build an image from a recipe (YAML), a Containerfile, or a directory with one.
 
     \b
     Example: strata image build demo.yaml --name demo --tag v1
@@ -85,7 +85,7 @@ def build(session: Session, recipe: Path, name: str, tag: str, wait: bool, as_js
 @ls.json_option
 @pass_session
 def export(session: Session, image: str, file: Path, as_json: bool) -> None:
-    """Write an image, with its signed release, to a file that 'import' and other tools take.
+    """Write an image, with its signed release, to a file that 'import' takes. Other tools do, too.
 
     \b
     Example: strata image export debian:12 debian.tar

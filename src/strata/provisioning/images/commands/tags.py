@@ -132,7 +132,7 @@ def diff(session: Session, before: str, after: str, as_json: bool) -> None:
 @ls.json_option
 @pass_session
 def verify(session: Session, image: str, as_json: bool) -> None:
-    """Check an image's signature and every byte of its files; exit code 1 if anything is wrong.
+    """Check an image's signature and every byte of its files. The exit code is 1 if anything is wrong.
 
     \b
     Example: strata image verify debian:12
@@ -225,7 +225,7 @@ def undelete(session: Session, image: str, as_json: bool) -> None:
 @ls.json_option
 @pass_session
 def gc(session: Session, dry_run: bool, keep: float, as_json: bool) -> None:
-    """Remove images that no tag stands for and no node runs, and files that belong to none.
+    """Remove images that no tag stands for and no node runs. Files that belong to none are removed, too.
 
     \b
     Example: strata image gc --dry-run
