@@ -123,6 +123,22 @@ def test_help_shows_every_command_by_section(run: Run) -> None:
         assert f"\n  {name} " in result.out
 
 
+def test_no_summary_of_a_command_is_cut_on_a_terminal_of_100_columns() -> None:
+    def check(group: click.Group, context: click.Context) -> None:
+        members = {name: group.get_command(context, name) for name in group.list_commands(context)}
+        # As click lays it out: two columns free at the right, two before the names and two behind the longest.
+        room = 100 - 2 - 2 - 2 - max(map(len, members)) - 2
+        for name, command in members.items():
+            assert command is not None
+            inner = click.Context(command, info_name=name, parent=context)
+            whole = command.get_short_help_str(limit=1000)
+            assert len(whole) <= room, f"{inner.command_path}: {len(whole)} characters, room for {room}: {whole}"
+            if isinstance(command, click.Group):
+                check(command, inner)
+
+    check(main.cli, click.Context(main.cli, info_name="strata"))
+
+
 def test_every_command_has_help_with_an_example() -> None:
     for path, command in all_commands():
         if path.startswith("model "):

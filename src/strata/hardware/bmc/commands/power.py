@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import shlex
 from collections.abc import Callable
 from typing import Any
@@ -33,21 +32,7 @@ def power() -> None:
 
 def _switching(function: Callable[..., None]) -> Any:
     """A command that switches nodes: whom, and whether to stay until it is done."""
-
-    @functools.wraps(function)
-    def wrapper(*args: Any, **kwargs: Any) -> None:
-        function(*args, **kwargs)
-
-    options = (
-        SELECT,
-        wait_options,
-        ls.json_option,
-        pass_session,
-    )
-    decorated: Any = wrapper
-    for option in reversed(options):
-        decorated = option(decorated)
-    return decorated
+    return SELECT(wait_options(ls.json_option(pass_session(function))))
 
 
 def _switch(
