@@ -6,6 +6,7 @@ other profiles too, unless they say something else of the same one.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import re
 from collections.abc import Callable, Mapping
@@ -56,6 +57,7 @@ def check_parameters(text: str, where: str = "parameters") -> None:
             )
 
 
+@functools.lru_cache(maxsize=256)  # asked for at every boot, and nodes share a few profiles
 def layered(*layers: str) -> str:
     """One command line. What a later layer says of a parameter replaces what was said before; ``-name`` removes it."""
     kept: list[str] = []
@@ -69,6 +71,10 @@ def layered(*layers: str) -> str:
 
 def _name(word: str) -> str:
     return word.lstrip("-").partition("=")[0]
+
+
+_UNCHANGED = Profile()
+"""The profile ``default`` as long as nobody has changed it."""
 
 
 class Profiles:
@@ -93,11 +99,11 @@ class Profiles:
     @property
     def all(self) -> Mapping[str, Profile]:
         """Every profile by its name."""
-        return {DEFAULT: Profile(), **self.records.all}
+        return {DEFAULT: _UNCHANGED, **self.records.all}
 
     def get(self, name: str) -> Profile:
         """One profile."""
-        return self.records.get(name) if name != DEFAULT else self.records.find(DEFAULT) or Profile()
+        return self.records.get(name) if name != DEFAULT else self.records.find(DEFAULT) or _UNCHANGED
 
     def parameters(self, name: str) -> str:
         """The whole command line of a profile."""
