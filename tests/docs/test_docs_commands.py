@@ -4,30 +4,27 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import click
 import pytest
-from docs_desk import Desk, Machine, Site
+from docs_desk import Desk, sitting_at
 from docs_support import (
     DOCS,
-    HOW_TOS,
     PAGES,
     ROOT,
-    TUTORIAL,
+    SIMULATED,
     Block,
     anchors,
     blocks,
     has_words,
     in_sentences,
     links,
+    run_beside,
     run_on,
-    service_of,
     strata_words,
     unlike,
 )
@@ -167,27 +164,6 @@ def test_the_pages_made_from_the_code_are_up_to_date() -> None:
 # ---- with a service ----
 
 
-root = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes a machine of its own")
-
-
-def with_service(kind: str) -> list[Path]:
-    """The pages whose commands are run beside this."""
-    return [page for page in (*HOW_TOS, TUTORIAL) if service_of(page) == kind]
-
-
-def sitting_at(kind: type[Desk]) -> Iterator[Desk]:
-    # Not pytest's own directory: the path of a unix socket must be short.
-    directory = Path(tempfile.mkdtemp(prefix="docs-"))
-    desk = kind(directory)
-    try:
-        yield desk
-    finally:
-        try:
-            desk.down()
-        finally:
-            shutil.rmtree(directory)
-
-
 @pytest.fixture(scope="module")
 def desk() -> Iterator[Desk]:
     yield from sitting_at(Desk)
@@ -195,33 +171,10 @@ def desk() -> Iterator[Desk]:
 
 @pytest.mark.server
 @pytest.mark.slow
-@pytest.mark.parametrize("page", with_service(""), ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", run_beside(SIMULATED), ids=lambda page: page.stem)
 def test_the_commands_of_a_page_do_what_it_says(desk: Desk, page: Path) -> None:
     desk.up()
     desk.page(page)
-
-
-@pytest.fixture(scope="module")
-def site() -> Iterator[Desk]:
-    yield from sitting_at(Site)
-
-
-@pytest.mark.server
-@pytest.mark.slow
-@root
-@pytest.mark.parametrize("page", with_service("provisioning"), ids=lambda page: page.stem)
-def test_the_commands_of_a_page_do_what_it_says_where_nodes_boot(site: Desk, page: Path) -> None:
-    site.up()
-    site.page(page)
-
-
-@pytest.mark.server
-@pytest.mark.slow
-@root
-@pytest.mark.parametrize("page", with_service("none"), ids=lambda page: page.stem)
-def test_the_commands_of_a_page_do_what_it_says_on_a_machine_where_nothing_runs_yet(page: Path) -> None:
-    for machine in sitting_at(Machine):
-        machine.page(page)
 
 
 @pytest.mark.server
