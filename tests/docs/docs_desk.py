@@ -84,8 +84,8 @@ unshare --net --mount --uts --pid --fork --mount-proc --kill-child --propagation
     until ip addr add $address/24 dev eth0; do sleep 0.1; done
     ip link set eth0 up
     exec /usr/sbin/sshd -D -e -f /etc/ssh/sshd.$name" > "sshd.$name.log" 2>&1 &
-echo $! >> begun
 until child=$(cat /proc/$!/task/$!/children) && [ -n "$child" ]; do sleep 0.1; done
+echo $child >> begun
 ip link add "to-$name" type veth peer name eth0 netns $child
 ip link set "to-$name" master br0 up
 until ssh "$name" true 2> said.ssh; do kill -0 $! || { cat "sshd.$name.log"; exit 1; }; sleep 0.1; done""",

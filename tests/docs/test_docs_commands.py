@@ -17,6 +17,7 @@ from docs_support import (
     PAGES,
     ROOT,
     SIMULATED,
+    TARGETS,
     Block,
     anchors,
     blocks,
@@ -29,6 +30,7 @@ from docs_support import (
     unlike,
 )
 
+from fresh.package import TARGET, installing
 from strata.cli.main import cli
 from support.terminal import picture, seen
 
@@ -139,6 +141,18 @@ def test_a_test_that_does_not_run_what_a_page_says_is_noticed(tmp_path: Path) ->
     page.write_text(f"<!-- run by: {named} -->\n```sh\nstrata node hold n1 --reason x\n```\n", encoding="utf-8")
     (block,) = blocks(page)
     assert has_words(block) == [f"no 'strata node hold n1 --reason x' in {named.partition('::')[2]}"]
+
+
+def test_a_make_target_that_runs_blocks_runs_all_that_name_it() -> None:
+    named = [command.text for block in every_block() if block.run_by == TARGET for command in block.commands]
+    assert sorted("\n".join(installing()).splitlines()) == sorted(named) and TARGET in TARGETS
+
+
+def test_a_block_may_be_run_beside_something_else_than_its_page(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("```sh\ntrue\n```\n<!-- on: none -->\n```sh\nfalse\n```\n", encoding="utf-8")
+    texts = {kind: [block.commands[0].text for block in run_on(page, service=kind)] for kind in (SIMULATED, "none")}
+    assert texts == {SIMULATED: ["true"], "none": ["false"]}
 
 
 def test_commands_are_found_behind_other_words() -> None:
