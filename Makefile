@@ -84,8 +84,8 @@ lint: setup  ## Style, types, layers
 test-fast: setup  ## Tests without servers, under 90 seconds
 	.venv/bin/pytest -q -n 2 -m "not slow and not server"
 
-test: setup lint  ## All tests, as CI runs them; some of them: make test TESTS=tests/core
-	.venv/bin/pytest -q -n 6 --dist loadfile --no-loadscope-reorder $(TESTS)
+test: setup lint  ## All tests, as CI runs them; some of them: make test TESTS=tests/core; STEADY=1: none may need a second run
+	$(PY) tests/whole.py $(if $(STEADY),--steady) $(TESTS)
 
 test-late: setup  ## All tests while everything comes late by chance, to find races: make test-late SEED=7
 	.venv/bin/pytest -q -n 6 --dist loadfile --no-loadscope-reorder --late $(SEED)

@@ -58,6 +58,8 @@ def _measure(given: argparse.Namespace, state: Path) -> Figures:
         person.end()
         if code:
             raise SystemExit(f"strata up ended with code {code}: {person.seen}")
+        if not person.froze:
+            raise SystemExit("the fleet was never frozen: it was ready too soon")
         service, simulator = (ps.load(state / name) for name in (SERVICE, SIMULATOR))
         assert service is not None and simulator is not None
         listed = _timed("node", "list", "--json", state=state)
@@ -121,8 +123,6 @@ class Person(threading.Thread):
         self._over.set()
         self.join()
         self.times.sort()
-        if not self.froze:
-            raise SystemExit("the fleet was never frozen: it was ready too soon")
 
     def run(self) -> None:
         door = Door(str(self._state / "admin.sock"))

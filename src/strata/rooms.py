@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, Literal, Protocol
 
 from strata.core.room import Room
@@ -118,16 +118,15 @@ def apps(kind: Literal["apps", "raw_apps"]) -> dict[str, Any]:
     return found
 
 
-def commands(group: str = "") -> Mapping[str, Mapping[str, str]]:
-    """The commands below ``group`` (``""``: below ``strata`` itself): section of the help → last word → where it is."""
-    found: dict[str, dict[str, str]] = {}
+def commands(group: str = "") -> Iterator[tuple[str, str, str]]:
+    """The commands below ``group`` (``""``: below ``strata`` itself): section of the help, last word, where it is. A
+    room is imported when its turn comes: whoever has found a word needs none of the rooms after it."""
     for room in rooms():
         for section, table in room.commands.items():
             for words, place in table.items():
                 before, _, last = words.rpartition(" ")
                 if before == group:
-                    found.setdefault(section, {})[last] = place
-    return found
+                    yield section, last, place
 
 
 def _named(place: str) -> Any:

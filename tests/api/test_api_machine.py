@@ -73,6 +73,28 @@ async def test_columns_say_what_each_node_says(tmp_path: Path) -> None:
                 assert spread(column) == [node["facts"][variable]["value"] for node in nodes], variable
 
 
+async def test_a_node_that_is_to_be_off_and_is_so_is_off_wherever_states_are_told(tmp_path: Path) -> None:
+    async with open_service(tmp_path, 3) as service:
+        async with service.client() as client:
+            for name, power in (("n000", "on"), ("n001", "off"), ("n002", "off")):
+                put = await client.post("/v1/desires", json={"select": name, "set": {"power": power}})
+                assert put.status_code == 200, put.text
+                await service.see(name, power)
+            controller = service.service.controller
+            async with asyncio.timeout(60):
+                while (controller.counts()["ready"], controller.counts()["off"]) != (1, 2):
+                    await controller.stepped()
+            controller._measure()
+            shown = (await client.get("/v1/nodes", params={"select": "state:off", "fields": "name,state"})).json()
+            assert [(one["name"], one["state"]) for one in shown["items"]] == [("n001", "off"), ("n002", "off")]
+            told = (await client.get("/v1/status")).json()["by_state"]
+            metrics = (await client.get("/metrics")).text
+        states = spread((await machine(service))["columns"]["@state"])
+        for state in told:
+            assert told[state] == {"ready": 1, "off": 2}.get(state, 0) == states.count(state)
+            assert f'strata_nodes{{state="{state}"}} {told[state]:.1f}' in metrics
+
+
 async def test_whoever_is_limited_to_a_group_gets_only_its_nodes(tmp_path: Path) -> None:
     async with open_service(tmp_path, 5) as service:
         await service.put_group("odd", "n001,n003")

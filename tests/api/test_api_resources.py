@@ -18,6 +18,8 @@ from strata.core.errors import BadRequest, Unavailable
 from strata.fleet.access.authority import Authority
 from strata.fleet.access.principal import LOCAL_ADMIN
 from strata.fleet.nodes.service import NodeService
+from strata.jobs.projects.service import ProjectService
+from strata.platform.flows.service import FlowService
 
 
 @pytest.fixture
@@ -76,11 +78,16 @@ async def test_what_the_client_has_already_is_not_sent_again_until_it_changes(
         ("/v1/nodes/x1", {"name": "x1"}, "role"),
         ("/v1/groups/x1", {"members": "n001"}, "description"),
         ("/v1/documents/x1", {"name": "x1", "select": "*", "set": {"power": "on"}}, "select"),
+        ("/v1/projects/x1", {}, "description"),
+        ("/v1/flows/x1", {"steps": [{"name": "on", "nodes": "*", "set": {"power": "on"}}]}, "description"),
     ],
 )
 async def test_a_write_that_names_a_revision_happens_at_that_revision_or_not_at_all(
-    client: httpx.AsyncClient, path: str, body: dict[str, object], change: str
+    service: Service, client: httpx.AsyncClient, path: str, body: dict[str, object], change: str
 ) -> None:
+    fleet = service.service
+    fleet.put(await fleet.keep(ProjectService(fleet)))
+    fleet.put(await fleet.keep(FlowService(fleet)))
     other = body | {change: "n002"}
     missing = await client.put(path, json=body, headers={"If-Match": "*"})
     made = await client.put(path, json=body, headers={"If-None-Match": "*"})

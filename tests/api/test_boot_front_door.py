@@ -6,6 +6,7 @@ import logging
 import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any, cast
 
 import httpx
 import pytest
@@ -15,11 +16,14 @@ from strata.api.nginx import Nginx, free_port
 from strata.api.nginx_config import FrontDoor
 from strata.api.rights import WHO
 from strata.api.server import bind_private
+from strata.api.services import SERVICES
 from strata.api.web_account import web_account
 from strata.core.errors import Unauthenticated
 from strata.fleet.access.authority import write_private
 from strata.fleet.access.credentials import Authenticator
-from strata.provisioning.identity.door import BODY_MOST, redeem, renew
+from strata.fleet.services import Services
+from strata.provisioning.agents.door import AgentDoor, agents_app
+from strata.provisioning.identity.door import BODY_MOST
 from strata.store.audit import Ledger
 from support.boot_site import Boots, booting, make_csr
 
@@ -50,6 +54,8 @@ async def door(tmp_path: Path) -> AsyncIterator[FrontDoorSite]:
     async with booting(tmp_path) as site:
         authenticator = Authenticator(site.store, Ledger(site.store))
         await authenticator.start()
+        services, nobody = Services(), cast("Any", None)
+        services.put(AgentDoor(hub=nobody, identity=site.identity, unknown=nobody, inventoried=nobody, logged=nobody))
 
         async def app(scope: Scope, receive: Receive, send: Send) -> None:
             headers = {name.decode(): value.decode() for name, value in scope["headers"]}
@@ -59,8 +65,8 @@ async def door(tmp_path: Path) -> AsyncIterator[FrontDoorSite]:
                 )
             except Unauthenticated as error:
                 scope[WHO] = error
-            answer = redeem if scope["path"] == "/agent/v1/redeem" else renew
-            await answer(scope, receive, send, site.identity)
+            scope[SERVICES] = services
+            await agents_app(scope, receive, send)
 
         site.authority.renew_server(["127.0.0.1"])
         account = web_account()

@@ -93,6 +93,15 @@ async def test_a_page_leaves_out_nodes_that_went_while_it_was_made(
 async def running(service: Service, tmp_path: Path) -> AsyncIterator[Service]:
     api = ApiServer(service.services, tmp_path / "admin.sock", tmp_path / "front.sock")
     await api.start()
+    fleet = service.service
+    async with asyncio.timeout(60):
+        # One fact of each driver: a first look that is under way would come after time has stopped.
+        while not all(
+            fleet.view.node(index).facts[variable].seen
+            for index in np.flatnonzero(fleet.registry.alive).tolist()
+            for variable in ("power", "os", "workload")
+        ):
+            await fleet.controller.stepped()
     still(service)
     yield service
     await api.stop()

@@ -47,18 +47,19 @@ def main() -> int:
         signal.signal(signal.SIGTERM, lambda *_: ended.set())
     ROUTES.insert(0, ("GET", "/v1/status", "", status))
     (directory / "admin.sock").unlink(missing_ok=True)  # of one that was killed
-    with FakeServer(directory / "admin.sock") as fake:
-        for number in range(int(arguments[arguments.index("--simulated") + 1]) if "--simulated" in arguments else 0):
-            fake.add_node(f"n{number}", state="converging")
-        fake.why = {"state": "converging", "summary": "power-on is under way"}
-        if "--breaks" in arguments:
-            fake.nodes["n0"]["state"] = "faulted"
-            fake.why = {"state": "faulted", "summary": "power-on failed 5 times: the supply is dead"}
-        kept = directory / "documents.json"
-        fake.documents |= json.loads(kept.read_text()) if kept.exists() else {}
-        (directory / "arguments").write_text("\n".join(arguments))
-        if "--listen" in arguments:
-            (directory / "url").write_text(f"https://{arguments[arguments.index('--listen') + 1]}\n")
+    fake = FakeServer(directory / "admin.sock")
+    for number in range(int(arguments[arguments.index("--simulated") + 1]) if "--simulated" in arguments else 0):
+        fake.add_node(f"n{number}", state="converging")
+    fake.why = {"state": "converging", "summary": "power-on is under way"}
+    if "--breaks" in arguments:
+        fake.nodes["n0"]["state"] = "faulted"
+        fake.why = {"state": "faulted", "summary": "power-on failed 5 times: the supply is dead"}
+    kept = directory / "documents.json"
+    fake.documents |= json.loads(kept.read_text()) if kept.exists() else {}
+    (directory / "arguments").write_text("\n".join(arguments))
+    if "--listen" in arguments:
+        (directory / "url").write_text(f"https://{arguments[arguments.index('--listen') + 1]}\n")
+    with fake:  # whoever is answered finds everything there
         ended.wait()
         kept.write_text(json.dumps(fake.documents))
     (directory / "admin.sock").unlink()

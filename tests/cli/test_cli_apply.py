@@ -112,6 +112,16 @@ def test_a_document_about_a_group_that_is_not_there_is_told_so(server: FakeServe
     for result in (run("apply", "-f", file, "--dry-run"), run("apply", "-f", file)):
         assert result.code == 0
         assert f"{file} line 1 document 1: there is no group gpus" in result.err.replace("\n", "")
+        assert "did you mean" not in result.err
+
+
+def test_a_group_that_may_have_been_meant_is_named(server: FakeServer, run: Run, tmp_path: Path) -> None:
+    server.groups["compute"] = {"name": "compute"}
+    file = tmp_path / "d.yaml"
+    text = "kind: desire\nname: {0}\nselect: '@{0}'\nset: {{power: on}}\n---\n"
+    file.write_text(text.format("cmpute") + text.format("lgoin") + "kind: group\nname: login\nmembers: ''\n")
+    told = run("apply", "-f", file, "--dry-run").err.replace("\n", "")
+    assert "there is no group cmpute yet" in told and "did you mean compute?" in told and "did you mean login?" in told
 
 
 def test_many_nodes_are_all_checked_before_the_first_is_written(

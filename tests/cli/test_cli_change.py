@@ -118,6 +118,21 @@ def test_waiting_does_not_end_before_the_states_show_the_change(
     assert len(asked) == 4
 
 
+def test_no_state_of_before_the_change_is_printed(fleet: FakeServer, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def status(fake: FakeServer, call: Call) -> dict[str, Any]:
+        asked.append(fake.revision)
+        if len(asked) == 2:
+            fake.nodes["n1"]["state"] = "held"
+        behind = show_status(fake, call)
+        return {**behind, "revision": behind["revision"] - (len(asked) < 2)}
+
+    monkeypatch.setattr(fake_server, "ROUTES", [("GET", "/v1/status", "", status), *fake_server.ROUTES])
+    result = run("node", "set", "n1", "power=off", "--wait")
+    assert [line for line in result.err.splitlines() if line.startswith("ready:")] == ["ready: 0/1 1 held"]
+
+
 def test_waiting_on_a_passing_state_holds_on_to_the_nodes(fleet: FakeServer, run: Run) -> None:
     fleet.nodes["n3"]["state"] = "faulted"
     run("node", "set", "state:faulted", "power=on", "--wait")

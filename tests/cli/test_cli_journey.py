@@ -128,7 +128,7 @@ def test_nodes_that_the_workload_manager_has_switched_off_are_not_waited_for(mon
     said = io.StringIO()
     up = a_node("n1", "ready", "on", power="on", os="up", image="slurm", personality="active")
     going = a_node("n2", "converging", "off", power="on", os="up", image="slurm", personality="active")
-    client: Any = Nodes([up, going], [up, a_node("n2", "ready", "off", power="off")])
+    client: Any = Nodes([up, going], [up, a_node("n2", "off", "off", power="off")])
     assert journey.follow(client, Output(stdout=io.StringIO(), stderr=said), ["n1", "n2"], began=0.0, timeout=60)
     assert said.getvalue().splitlines()[-1].startswith("n2: off, as wanted")
 

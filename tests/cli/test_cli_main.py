@@ -81,6 +81,16 @@ def test_the_help_imports_no_command() -> None:
     assert shown.stdout.splitlines()[-1] == "[]"
 
 
+@pytest.mark.slow
+def test_a_command_that_is_named_imports_no_room_after_its_own() -> None:
+    script = (
+        "import sys; from strata.cli.main import run; run(['node', 'list', '--help']); "
+        "print([name for name in sys.modules if name.startswith(('strata.platform', 'strata.jobs'))])"
+    )
+    shown = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=True)
+    assert shown.stdout.splitlines()[-1] == "[]"
+
+
 def test_a_command_whose_line_of_help_is_not_kept_is_asked_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("strata.cli.lazy.help_lines", dict)
     line = next(line for line in main.cli.get_help(click.Context(main.cli)).splitlines() if " group " in line)
@@ -108,10 +118,25 @@ def test_a_listing_in_a_pipe_does_not_import_rich(server: FakeServer) -> None:
 def test_help_shows_every_command_by_section(run: Run) -> None:
     result = run("--help")
     assert result.code == 0
-    for section, found in commands().items():
+    for section, name, _ in commands():
         assert f"{section}:" in result.out
-        for name in found:
-            assert f"\n  {name} " in result.out
+        assert f"\n  {name} " in result.out
+
+
+def test_no_summary_of_a_command_is_cut_on_a_terminal_of_100_columns() -> None:
+    def check(group: click.Group, context: click.Context) -> None:
+        members = {name: group.get_command(context, name) for name in group.list_commands(context)}
+        # As click lays it out: two columns free at the right, two before the names and two behind the longest.
+        room = 100 - 2 - 2 - 2 - max(map(len, members)) - 2
+        for name, command in members.items():
+            assert command is not None
+            inner = click.Context(command, info_name=name, parent=context)
+            whole = command.get_short_help_str(limit=1000)
+            assert len(whole) <= room, f"{inner.command_path}: {len(whole)} characters, room for {room}: {whole}"
+            if isinstance(command, click.Group):
+                check(command, inner)
+
+    check(main.cli, click.Context(main.cli, info_name="strata"))
 
 
 def test_every_command_has_help_with_an_example() -> None:

@@ -37,7 +37,7 @@ def asked(server: FakeServer, index: int = -1) -> dict[str, str]:
 def test_a_listing_shows_a_row_for_each_node(fleet: FakeServer, run: Run) -> None:
     result = run("node", "list")
     assert result.code == 0
-    assert result.lines[0].split() == ["NAME", "STATE", "LOCATION", "ROLE", "GROUPS", "DOING", "FAULT"]
+    assert result.lines[0].split() == ["NAME", "STATE", "LOCATION", "ROLE", "GROUPS", "DOING", "FAULT", "HOLD"]
     assert [line.split()[:2] for line in result.lines[1:]] == [
         ["n1", "ready"],
         ["n2", "ready"],
@@ -45,6 +45,14 @@ def test_a_listing_shows_a_row_for_each_node(fleet: FakeServer, run: Run) -> Non
         ["n4", "ready"],
     ]
     assert "boot failed 3 times" in result.lines[3]
+
+
+def test_a_listing_says_why_nodes_are_held(fleet: FakeServer, run: Run) -> None:
+    run("node", "hold", "n2", "--reason", "fan is loud")
+    assert "fan is loud" in run("node", "list").lines[2]
+    assert [node["hold"] and node["hold"]["reason"] for node in run("node", "list", "--json").json][:2] == [
+        None, "fan is loud",
+    ]  # fmt: skip
 
 
 def test_terms_on_the_line_are_one_selector(fleet: FakeServer, run: Run) -> None:

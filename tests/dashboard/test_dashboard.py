@@ -87,6 +87,7 @@ def test_an_operator_sees_the_fleet_come_up_and_heal_and_an_unwanted_rollout_sto
     assert service.client.get("/v1/nodes/n00007")["desires"]["power"]["values"] == ["on"]  # it only asks so far
     question.get_by_role("button", name="Power off").click()
     expect(page.get_by_test_id("fact-power")).to_contain_text("off")
+    expect(page.get_by_test_id("state")).to_have_text("off")
     expect(page.get_by_role("button", name="Power on")).to_be_visible()
 
     page.get_by_role("button", name="Power on").click()

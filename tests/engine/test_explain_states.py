@@ -38,6 +38,8 @@ def test_one_node_has_the_state_that_it_has_in_the_fleet() -> None:
         frozen=rng.integers(0, 2, many).tolist(),
         held=rng.integers(0, 2, many).tolist(),
     )
+    power = fleet.engine.table.columns["power"]
+    power.fact[fleet.nodes] = rng.integers(0, len(power.words), many)
     assert words(fleet) == [STATES[state_of(fleet.engine, node)] for node in fleet.nodes.tolist()]
     assert set(words(fleet)) == set(STATES)
 
@@ -51,6 +53,19 @@ def test_a_persons_brake_is_named_before_a_fault_and_a_fault_before_a_wait() -> 
 
 def test_a_ready_node_stays_ready_under_a_freeze_but_not_under_a_hold() -> None:
     assert words(fleet_in(frozen=[1, 0], held=[0, 1])) == ["ready", "held"]
+
+
+def test_a_node_that_is_to_be_off_and_is_so_is_told_as_off() -> None:
+    fleet = PureFleet(3)
+    fleet.want(power="on")
+    fleet.converge()
+    fleet.want(nodes=[0, 1], power="off")
+    fleet.converge()
+    assert words(fleet) == ["off", "off", "ready"]
+    assert fleet.why(0).summary == "It is at its goal, and off."
+    fleet.engine.progress.frozen[0] = fleet.engine.progress.held[1] = True
+    assert words(fleet) == ["off", "held", "ready"]
+    assert words(fleet) == [STATES[state_of(fleet.engine, node)] for node in fleet.nodes.tolist()]
 
 
 def test_what_is_under_way_goes_on_under_a_brake() -> None:

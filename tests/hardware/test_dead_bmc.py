@@ -71,7 +71,7 @@ async def test_an_image_is_changed_on_a_node_whose_bmc_died_and_its_power_is_nev
             assert not len(site.sim.effects.rows), "nobody tells a dead BMC anything"
 
             site.sim.bmc_dead[:] = False
-            await until(lambda: site.fact(NAME, "power") == "off" and state(site) == "ready")
+            await until(lambda: site.fact(NAME, "power") == "off" and state(site) == "off")
 
 
 class Echoes:

@@ -41,7 +41,6 @@ async def test_the_graph_is_what_switches_and_nodes_say(tmp_path: Path) -> None:
             ("sw-leaf1", "n[00031-00032]"),
             ("sw-leaf2", "n[00033-00034]"),
         ]
-        assert (await fabric.topology()).distance("n00001", "n00040") == 3
         await inventory.stop()
 
 

@@ -142,7 +142,7 @@ async def test_power_that_was_switched_off_on_purpose_is_not_lost(site: Site) ->
     await site.want(**UP)
     await until(lambda: site.state() == "ready")
     await site.fleet.edits.set_desires(site.fleet.registry.select("*"), {"power": "off"}, ("os",), "test")
-    await until(lambda: site.state() == "ready")
+    await until(lambda: site.state() == "off")
     await site.hub.alerts.settled()
     assert not site.hub.alerts.alerts
 

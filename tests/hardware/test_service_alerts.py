@@ -143,6 +143,11 @@ async def test_alerts_are_worst_first_and_those_outside_the_scope_are_not_there(
         await bench.service.acknowledge(SCOPED, [foreign], "")
     [done] = await bench.service.acknowledge(SCOPED, [mine.items[0].id] * 2, "looking")
     assert (done.state, done.by, done.note) == ("acknowledged", "eve", "looking")
+    page = await bench.service.alerts(LOCAL_ADMIN, all_=False, limit=1, after="")
+    assert (page.open, page.acknowledged) == (3, 1), "whoever counts what needs somebody does not count that one"
+    await bench.happens(event("n2", "ok"))
+    page = await bench.service.alerts(LOCAL_ADMIN, all_=False, limit=1, after="")
+    assert (page.open, page.acknowledged) == (3, 0)
 
 
 async def test_one_alert_is_shown_open_or_over_and_one_outside_the_scope_is_not_there(bench: Bench) -> None:

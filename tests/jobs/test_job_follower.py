@@ -237,7 +237,29 @@ async def test_a_scheduler_that_did_not_hear_of_a_cancel_is_told_again(
         job = await site.jobs.submit(ALICE, JOB)
         await site.jobs.cancel(ALICE, job.id)
         await until(lambda: fake.cancelled.count(job.there) >= 2)
-        assert site.jobs.job(ALICE, job.id).state == "waiting"  # not before its scheduler says so
+        found = site.jobs.job(ALICE, job.id)  # not ended before its scheduler says so
+        assert (found.state, found.outcome) == ("ending", None)
+        assert found.reason == "cancelled by alice; one has not ended it yet"
+
+
+async def test_a_job_that_may_not_have_arrived_is_said_to_be_cancelled_and_ends_once_that_is_known(
+    open_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = FakeScheduler()
+
+    def lost(work: Work) -> None:
+        raise Unavailable("no answer")
+
+    fake.on_submit = lost
+    async with with_fakes(open_dir, one=fake) as site:
+        job = await site.jobs.submit(ALICE, JOB)
+        assert (job.there, job.state) == ("", "waiting")
+        found = await site.jobs.cancel(ALICE, job.id)
+        assert (found.state, found.outcome) == ("ending", None)
+        assert found.reason == "cancelled by alice; one has not said whether it has it yet"
+        monkeypatch.setattr(follower, "RESEND_AFTER", 0.0)
+        found = await site.jobs.cancel(ALICE, job.id)
+        assert (found.state, found.outcome, fake.sent) == ("ended", "cancelled", 1)
 
 
 async def test_a_look_at_thousands_of_jobs_lets_others_have_their_turn() -> None:

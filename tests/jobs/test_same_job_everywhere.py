@@ -75,6 +75,8 @@ async def test_a_document_gives_the_same_result_wherever_it_runs(kind: str, open
             "array": sh(
                 'echo $STRATA_ARRAY_INDEX; test "$STRATA_ARRAY_INDEX" != 3', array=Array(first=1, last=5, step=2)
             ),
+            "named": sh("echo named", name="fit", stdout=f"{home}/%u.%x.%j", stderr=f"{home}/err.%A"),
+            "named-array": sh("true", name="fit", stdout=f"{home}/%x.%A_%a", array=Array(first=1, last=2)),
             "late": sh("sleep 600", resources=Asked(time=1)),
         }
         jobs = {name: await site.jobs.submit(ALICE, document) for name, document in documents.items()}
@@ -119,6 +121,9 @@ async def test_a_document_gives_the_same_result_wherever_it_runs(kind: str, open
         assert printed == PRINTED
         assert [await site.printed(ALICE, over["array"].id, task=index) for index in (1, 3, 5)] == ["1\n", "3\n", "5\n"]
         assert (home / "kept").read_text() == "result\n"
+        single, tasks = over["named"].id, over["named-array"].id
+        names = {f"{site.people['alice'].name}.fit.{single}", f"err.{single}", f"fit.{tasks}_1", f"fit.{tasks}_2"}
+        assert names <= {path.name for path in home.iterdir()}
         with pytest.raises(BadRequest) as refused:
             await site.jobs.submit(ALICE, sh("true", resources=Asked(power=100)))
         assert refused.value.where == "resources.power" and "power" in refused.value.detail
@@ -202,6 +207,8 @@ EXITS = {
     "retried": ("done", 0, None),
     "first": ("failed", 5, None),
     "ended": ("done", 0, None),
+    "named": ("done", 0, None),
+    "named-array": ("done", 0, None),
 }
 PRINTED = {
     "plain": "a b $HOME it's\n",
@@ -210,4 +217,5 @@ PRINTED = {
     "staged": "staged\n",
     "retried": "1\n2\n",
     "ended": "ended\n",
+    "named": "named\n",
 }

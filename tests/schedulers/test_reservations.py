@@ -68,13 +68,13 @@ system#0     sys   system   4         n4:0/4       5:18:0-5:20:0 *
 
 
 def test_what_pbs_and_lsf_say_of_reservations_is_read() -> None:
-    assert pbs.reserved("R7.head UNCONFIRMED\n", SPEC) == "R7"
+    assert pbs.reserved("R7.head UNCONFIRMED\n") == "R7"
     running, later = pbs.reservations(PBS, START)
     assert (running.id, running.name, running.state, running.nodes) == ("R7", "course", "active", ("n1", "n2"))
     assert (running.start, running.end, running.accounts) == (START, START + 3600, ("ada", "bob"))
     assert (later.id, later.state) == ("R8", "waiting")
-    assert lsf.reserved("Reservation course is created\n", SPEC) == "course"
-    assert lsf.reserved('Reservation "user1#0" is created', SPEC) == "user1#0"
+    assert lsf.reserved("Reservation course is created\n") == "course"
+    assert lsf.reserved('Reservation "user1#0" is created') == "user1#0"
     course, turn, system = lsf.reservations(LSF, START + 60)
     assert (course.state, course.start, course.end, course.nodes) == ("active", START, START + 3600, ("n1", "n2"))
     assert turn.end is not None and turn.start is not None
@@ -82,7 +82,7 @@ def test_what_pbs_and_lsf_say_of_reservations_is_read() -> None:
     assert (system.state, system.start, system.accounts) == ("unknown", None, ())
     for texts in (pbs, lsf):
         with pytest.raises(DeviceError):
-            texts.reserved("something else", SPEC)
+            texts.reserved("something else")
         assert texts.reservations("", START) == []
 
 

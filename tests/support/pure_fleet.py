@@ -151,14 +151,15 @@ class PureFleet:
         return until() if until is not None else True
 
     def converge(self, seconds: float = 1000.0) -> None:
-        """Run until every node is ready; fail with the reason of the first that is not."""
+        """Run until every node is at its goal; fail with the reason of the first that is not."""
         if not self.run(seconds, self.all_ready):
-            late = next(node for node in self.nodes.tolist() if self.state(node) != "ready")
+            late = next(node for node in self.nodes.tolist() if self.state(node) not in ("ready", "off"))
             raise AssertionError(f"node {late} after {self.now} s: {self.why(late)}")
 
     def all_ready(self) -> bool:
         """Whether every node is at its goal."""
-        return bool((states(self.engine, self.nodes) == STATES.index("ready")).all())
+        there = [STATES.index("ready"), STATES.index("off")]
+        return bool(np.isin(states(self.engine, self.nodes), there).all())
 
     def state(self, node: int) -> str:
         """One word for a node."""

@@ -96,15 +96,18 @@ class Held:
         self._taken = 0
 
 
-async def whole_body(receive: Receive, most: int) -> bytes:
-    """All of it; ``BadRequest`` if it is longer than ``most`` bytes, or broke off."""
+async def whole_body(
+    receive: Receive, most: int, *, too_long: Exception | None = None, broke_off: Exception | None = None
+) -> bytes:
+    """All of it. Raises ``too_long`` if it is longer than ``most`` bytes, ``broke_off`` if it did; ``BadRequest`` where
+    the protocol has no words of its own for that."""
     parts: list[bytes] = []
     size = 0
     while (event := await receive())["type"] == "http.request":
         parts.append(event.get("body", b""))
         size += len(parts[-1])
         if size > most:
-            raise BadRequest(f"a request has at most {most} bytes here", where="body")
+            raise too_long or BadRequest(f"a request has at most {most} bytes here", where="body")
         if not event.get("more_body"):
             return b"".join(parts)
-    raise BadRequest("the request broke off", where="body")
+    raise broke_off or BadRequest("the request broke off", where="body")

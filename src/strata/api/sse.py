@@ -7,6 +7,7 @@ batch of memory; one that takes nothing for a while is dropped (by the front).
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from typing import Any, TypeVar
 
@@ -19,6 +20,9 @@ from strata.core.errors import BadRequest, Compacted, StrataError
 
 NEWEST = 2**53
 """No event's number is above it: JSON readers could not tell it from its neighbours."""
+
+STILL_HERE = b": still here\n\n"
+"""Sent after a time of silence."""
 
 _T = TypeVar("_T")
 encode = msgspec.json.Encoder().encode
@@ -49,34 +53,48 @@ async def _lines(
     batches: AsyncIterator[Sequence[_T]], watchers: Watchers, show: Callable[[_T], bytes]
 ) -> AsyncGenerator[bytes, None]:
     """The stream. Ends when the client goes, the service stops, or what comes next is gone."""
+    async with contextlib.aclosing(watched(batches, watchers)) as parts:
+        await anext(parts)
+        yield b"retry: 2000\n\n"
+        try:
+            async for batch in parts:
+                yield STILL_HERE if batch is None else b"".join(map(show, batch))
+        except Compacted as error:
+            yield b"event: compacted\ndata: " + encode({"oldest": error.oldest, "detail": str(error)}) + b"\n\n"
+        except StrataError as error:
+            # The answer has begun, so its status cannot say it; the client reconnects and resumes.
+            yield b": " + error.title.encode() + b"\n\n"
+
+
+async def watched(
+    batches: AsyncIterator[Sequence[_T]], watchers: Watchers, *over: asyncio.Event
+) -> AsyncGenerator[Sequence[_T] | None, None]:
+    """None at once; then what comes, and None after each time of silence. Ends when the service stops or one of
+    ``over`` is set. As long as it is open there is a watcher more; whoever closes it lets go of ``batches``."""
     pending: asyncio.Future[Any] | None = None
-    stopping = asyncio.ensure_future(watchers.stopping.wait())
+    ends = [asyncio.ensure_future(event.wait()) for event in (watchers.stopping, *over)]
     watchers.come(1)
     try:
-        yield b"retry: 2000\n\n"
+        yield None
         while True:
             pending = pending or asyncio.ensure_future(anext(batches))
             await asyncio.wait(
-                {pending, stopping}, timeout=watchers.limits.keep_alive, return_when=asyncio.FIRST_COMPLETED
+                {pending, *ends}, timeout=watchers.limits.keep_alive, return_when=asyncio.FIRST_COMPLETED
             )
-            if stopping.done():
+            if any(end.done() for end in ends):
                 return
             if not pending.done():
-                yield b": still here\n\n"
+                yield None
                 continue
             batch: Sequence[_T] = pending.result()
             pending = None
-            yield b"".join(map(show, batch))
+            yield batch
     except StopAsyncIteration:
         return
-    except Compacted as error:
-        yield b"event: compacted\ndata: " + encode({"oldest": error.oldest, "detail": str(error)}) + b"\n\n"
-    except StrataError as error:
-        # The answer has begun, so its status cannot say it; the client reconnects and resumes.
-        yield b": " + error.title.encode() + b"\n\n"
     finally:
         watchers.come(-1)
-        stopping.cancel()
+        for end in ends:
+            end.cancel()
         if pending is not None:
             pending.cancel()
             await asyncio.wait({pending})

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from strata.cli import exits
-from strata.cli.output import STATE_ORDER, counts
+from strata.cli.output import AT_GOAL, STATE_ORDER, counts
 from strata.cli.progress import Meter
 
 if TYPE_CHECKING:
@@ -64,8 +64,10 @@ def wait(
             revision = 0 if shown else revision
             found = state_counts(client, select)
             now = time.monotonic()
-            rest = {state: count for state, count in found.items() if state != "ready" and count}
-            meter.update(found.get("ready", 0), sum(found.values()), counts(rest) if rest else "")
+            if shown:
+                rest = {state: count for state, count in found.items() if state not in AT_GOAL and count}
+                there = sum(found.get(state, 0) for state in AT_GOAL)
+                meter.update(there, sum(found.values()), counts(rest) if rest else "")
             if not shown or any(found.get(state) for state in MOVING):
                 settled = None
             elif settled is None:
@@ -78,7 +80,7 @@ def wait(
 
 
 def verdict(found: dict[str, int]) -> int:
-    """The exit code for the counts that ``wait`` gave: 0 all ready, 3 some cannot get there, else 1."""
+    """The exit code for the counts that ``wait`` gave: 0 all at their goals, 3 some cannot get there, else 1."""
     if found.get("unreachable"):
         return exits.UNREACHABLE
-    return exits.ERROR if any(count for state, count in found.items() if state != "ready") else 0
+    return exits.ERROR if any(count for state, count in found.items() if state not in AT_GOAL) else 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -17,24 +17,27 @@ _MOST_MEANT = 3
 
 
 class LazyGroup(click.Group):
-    """``table``: section of the help → command → ``module:name`` of where it is; asked when a command is named.
-    ``elsewhere``: words that people look for in this group → the whole command that does it."""
+    """``members``: section of the help, command, ``module:name`` of where it is; asked when a command is named, up to
+    that one. ``elsewhere``: words that people look for in this group → the whole command that does it."""
 
     def __init__(
         self,
         *args: Any,
-        table: Callable[[], Mapping[str, Mapping[str, str]]],
+        members: Callable[[], Iterable[tuple[str, str, str]]],
         elsewhere: Mapping[str, str] = MappingProxyType({}),
         **more: Any,
     ) -> None:
         super().__init__(*args, **more)
-        self._table = table
+        self._members = members
         self._elsewhere = elsewhere
 
     @functools.cached_property
     def table(self) -> Mapping[str, Mapping[str, str]]:
-        """The commands by section."""
-        return self._table()
+        """Section of the help → command → where it is."""
+        found: dict[str, dict[str, str]] = {}
+        for section, name, place in self._members():
+            found.setdefault(section, {})[name] = place
+        return found
 
     def _all(self) -> Iterator[tuple[str, str]]:
         for section in self.table.values():
@@ -46,7 +49,7 @@ class LazyGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import and return one."""
-        place = dict(self._all()).get(cmd_name)
+        place = next((place for _, name, place in self._members() if name == cmd_name), None)
         if place is None:
             return None
         module, _, name = place.partition(":")

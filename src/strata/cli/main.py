@@ -27,7 +27,7 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 
 @click.group(
     cls=LazyGroup,
-    table=commands,
+    members=commands,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
     epilog="""\b

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 STATE_COLOURS = {
     "ready": "green",
+    "off": "white",
     "done": "green",
     "converging": "cyan",
     "running": "cyan",
@@ -39,8 +40,12 @@ STATE_COLOURS = {
 }
 """Colour of a node's, plan's or operation's state."""
 
-STATE_ORDER = ("ready", "converging", "waiting", "held", "frozen", "faulted", "unreachable", "unknown", "unmanaged")
+STATE_ORDER = (
+    "ready", "off", "converging", "waiting", "held", "frozen", "faulted", "unreachable", "unknown", "unmanaged",
+)  # fmt: skip
 """The states of nodes, in the order in which people want to read them."""
+AT_GOAL = ("ready", "off")
+"""Those of nodes that are as they are wanted."""
 
 _RICH_ROWS = 1000
 """Above this a table is printed plainly even on a terminal: rich takes a millisecond or so for a row."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from strata.cli.client import Client, Json
 
-MARKS = {"ready": "#", "converging": ">", "waiting": "~", "held": "H", "frozen": "*", "faulted": "X",
+MARKS = {"ready": "#", "off": "o", "converging": ">", "waiting": "~", "held": "H", "frozen": "*", "faulted": "X",
          "unreachable": "!", "unknown": "?", "unmanaged": "."}  # fmt: skip
 """What a state is drawn with, so that it is read without colours too."""
 _WORST_FIRST = ("faulted", "unreachable", "unknown", "converging", "waiting", "held", "frozen")
@@ -50,7 +50,7 @@ class View(NamedTuple):
 @click.option("--once", is_flag=True, help="Show it once; so it is in a pipe.")
 @pass_session
 def top(session: Session, select: tuple[str, ...], interval: float, once: bool) -> None:
-    """Watch the fleet live: counts by state, trouble, alerts, what moves, rollouts. Ctrl-C ends it.
+    """Watch the fleet live: states, trouble, alerts, what moves, rollouts. Ctrl-C ends it.
 
     \b
     Example: strata top

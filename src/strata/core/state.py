@@ -11,22 +11,14 @@ from typing import Literal, get_args
 
 import msgspec
 
-State = Literal["unmanaged", "ready", "converging", "waiting", "faulted", "held", "frozen", "unreachable", "unknown"]
-"""What can be said of a node as a whole; each is in just one. ready: at its goal; waiting: for a guard, a budget or a
-back-off; unreachable: no plan leads to its goal; unmanaged: nobody desires anything; unknown: not yet observed."""
+State = Literal[
+    "unmanaged", "ready", "off", "converging", "waiting", "faulted", "held", "frozen", "unreachable", "unknown"
+]
+"""What can be said of a node as a whole; each is in just one. ready: at its goal; off: at its goal, without power;
+waiting: for a guard, a budget or a back-off; unreachable: no plan leads to its goal; unmanaged: nobody desires
+anything; unknown: not yet observed."""
 STATES: tuple[State, ...] = get_args(State)
 """By number, as the engine holds them."""
-
-
-class Fact(msgspec.Struct, frozen=True, kw_only=True):
-    """What a source of truth last saw. Past its age it reads ``unknown``."""
-
-    variable: str
-    value: str
-    seen: float
-    """Unix time."""
-    source: str
-    """Who said it: a driver's name. A fact has one source at a time."""
 
 
 class Desire(msgspec.Struct, frozen=True, kw_only=True):

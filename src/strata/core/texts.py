@@ -51,18 +51,24 @@ def check_wanted(wanted: Mapping[str, Wanted]) -> None:
     msgspec.convert([value for value in wanted.values() if isinstance(value, str)], list[ValueText])
 
 
-class In(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class _Made(msgspec.Struct, frozen=True, kw_only=True):
+    @classmethod
+    def of(cls, *records: object, **more: Any) -> Self:
+        """What records say of this: their fields of the same names, the first one's first, and ``more``."""
+        own = {
+            name: getattr(next((one for one in records[:-1] if hasattr(one, name)), records[-1]), name)
+            for name in cls.__struct_fields__
+            if name not in more
+        }
+        return cls(**own, **more)
+
+
+class In(_Made, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What comes from outside: an unknown field is a mistake that we name."""
 
 
-class Out(msgspec.Struct, frozen=True, kw_only=True):
+class Out(_Made, frozen=True, kw_only=True):
     """What goes out."""
-
-    @classmethod
-    def of(cls, record: object, **more: Any) -> Self:
-        """What is shown of a record: its fields of the same names, and ``more``."""
-        own = {name: getattr(record, name) for name in cls.__struct_fields__ if name not in more}
-        return cls(**own, **more)
 
 
 class ListOf(Out, Generic[T], frozen=True, kw_only=True):

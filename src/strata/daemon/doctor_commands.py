@@ -35,8 +35,8 @@ FIELDS = (
 @ls.listing(FIELDS)
 @pass_session
 def doctor(session: Session, config: Path | None, view: ls.Listing) -> None:
-    """Check this host: programs, ports, clock, certificates, names, disk, the service itself; say how to mend each
-    finding. Exit code 1 if something is bad. Changes nothing.
+    """Check this host, and say how to mend each finding. It looks at programs, ports, clock, certificates, names, disk,
+    and the service itself. Exit code 1 if something is bad. Changes nothing.
 
     \b
     Example: strata doctor

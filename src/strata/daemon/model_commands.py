@@ -25,7 +25,7 @@ _FILE = click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path)
 
 @click.group("model")
 def group() -> None:
-    """Check, try out and draw a model of state: variables, and the mutations between their values.
+    """Check, try out and draw a model: variables, and mutations between values.
 
     A model is YAML (see 'strata model show'); without FILE these commands are about Strata's own layers.
     """
@@ -76,7 +76,7 @@ def check(file: Path | None, as_json: bool) -> None:
 def plan(
     file: Path | None, facts: Sequence[str], desires: Sequence[str], deny: Sequence[str], looked: str, as_json: bool
 ) -> None:
-    """The cheapest chain of mutations from facts to desires, or why there is none (exit code 3).
+    """Show the cheapest chain of mutations from facts to desires. If there is none, it says why, with exit code 3.
 
     For a variable that can have any value give real ones (image=v1 now, image=v2 wanted).
 

@@ -21,6 +21,7 @@ import uvloop
 from strata.api.nginx import free_port
 from strata.api.web_account import web_account
 from strata.core import logs
+from strata.core.collecting import without_collecting
 from strata.core.errors import Unavailable
 from strata.core.model import Model
 from strata.core.modelfile import ExecSpec, parse
@@ -81,7 +82,9 @@ async def _serve(settings: Settings, way_out: Sequence[str], read: Callable[[], 
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    async with running(settings, way_out) as fleet:
+    async with contextlib.AsyncExitStack() as parts:
+        with without_collecting():
+            fleet = await parts.enter_async_context(running(settings, way_out))
         if read is not None:
             loop.add_signal_handler(signal.SIGHUP, Reload(fleet, settings, read).run)
         names = [layer.name for layer in chosen(settings.layers)]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from strata.cli.options import parse_listen
+from strata.core.collecting import without_collecting
 from strata.daemon import CONFIG_FILE
 from strata.daemon.layers import LAYER_NAMES
 
@@ -95,6 +96,7 @@ def given_options(given: dict[str, Any], listen: str | None, more: Sequence[str]
 
 def start(settings: Settings, read: Callable[[], Settings]) -> None:
     """Hand over to the controller; returns when it has stopped. ``read``: reads the settings again."""
-    from strata.daemon import running
+    with without_collecting():
+        from strata.daemon import running
 
     running.run(settings, read)

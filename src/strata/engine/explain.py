@@ -21,6 +21,8 @@ from strata.engine.progress import Phase, Wait
 from strata.engine.reconciler import Engine
 
 _WAITS = np.int32(len(Wait))
+_POWER, _OFF = "power", "off"
+"""The only fact that is part of a state: who lists nodes wants to know at once which of them can do nothing."""
 
 
 class Blocker(msgspec.Struct, frozen=True):
@@ -65,22 +67,31 @@ def _situation(engine: Engine, nodes: Any) -> Any:
         progress.fault[nodes],
         progress.frozen[nodes],
         progress.held[nodes],
+        _off(engine, nodes),
     )
     for flag in flags:
         place = place * 2 + flag
     return place
 
 
+def _off(engine: Engine, nodes: Any) -> Any:
+    """Whether each has no power. In a model that knows of no power, none is off."""
+    column = engine.table.columns.get(_POWER)
+    if column is None or _OFF not in column.variable.values:
+        return False
+    return column.fact[nodes] == column.word_code(_OFF)
+
+
 @functools.cache
 def _state_codes() -> npt.NDArray[np.int8]:
     """The state of every situation that there can be."""
     truth = (False, True)
-    situations = itertools.product(Kind, Wait, truth, truth, truth, truth, truth, truth)
+    situations = itertools.product(Kind, Wait, truth, truth, truth, truth, truth, truth, truth)
     return np.array([STATES.index(_state(*situation)) for situation in situations], dtype=np.int8)
 
 
 def _state(
-    kind: Kind, wait: Wait, idle: bool, acting: bool, decided: bool, fault: bool, frozen: bool, held: bool
+    kind: Kind, wait: Wait, idle: bool, acting: bool, decided: bool, fault: bool, frozen: bool, held: bool, off: bool
 ) -> State:
     """The one word: a person's brakes before faults, faults before what the engine waits for.
 
@@ -95,7 +106,9 @@ def _state(
         return "waiting"
     if kind is Kind.LOOK or not decided:
         return "unknown"
-    known: dict[Kind, State] = {Kind.UNMANAGED: "unmanaged", Kind.READY: "ready", Kind.STUCK: "unreachable"}
+    if kind is Kind.READY:
+        return "off" if off else "ready"
+    known: dict[Kind, State] = {Kind.UNMANAGED: "unmanaged", Kind.STUCK: "unreachable"}
     return known.get(kind, "converging")
 
 
@@ -116,7 +129,8 @@ def explain(engine: Engine, node: int, now: float, name: Callable[[int], str] = 
     if decision.kind is Kind.READY:
         blockers = _brakes(engine, node)
         tail = " (nothing would be done if it were not: see below)" if blockers else ""
-        return Explanation(state, f"It is at its goal{tail}.", lines, blockers, "", (), None)
+        off = ", and off" if state == "off" else ""
+        return Explanation(state, f"It is at its goal{off}{tail}.", lines, blockers, "", (), None)
     if decision.kind is Kind.LOOK:
         names = decision.plan.observe
         summary = f"{_list(names)} must be seen before anything is done; {_list(decision.observers)} is looking."

@@ -262,6 +262,14 @@ class InFlight:
         self.progress.failed[nodes] = -1
         self.progress.untried[nodes] = -1
 
+    def cut_short(self, nodes: Indices, lost: tuple[str, ...]) -> None:
+        """End what has been done and has yet to show, where it needs what is ``lost``: it never will."""
+        progress = self.progress
+        nodes = nodes[progress.phase[nodes] == Phase.SETTLING]
+        for number in distinct(progress.mutation[nodes]).tolist():
+            if not self.mutations[number].requires.keys().isdisjoint(lost):
+                self._end(nodes[progress.mutation[nodes] == number])
+
     def pass_over(self, nodes: Indices) -> None:
         """Where something else comes next than what was not tried, nothing is in its way."""
         progress = self.progress

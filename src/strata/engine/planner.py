@@ -118,15 +118,6 @@ class Planner:
             return whole
         return msgspec.structs.replace(plan, reason=whole.reason, unseen=whole.unseen)
 
-    def plan_named(
-        self,
-        facts: Mapping[str, str],
-        desires: Mapping[str, Collection[str]],
-        assume_observed: frozenset[str] = _NOTHING,
-    ) -> Plan:
-        """``plan`` for real values by variable name; a fact that is missing is unknown."""
-        return self.plan(*classify(self.model, facts, desires), assume_observed)
-
     def worst_branch(self, facts: Facts, desires: Desires, observe: Iterable[str]) -> Plan | None:
         """The costliest plan over everything that looking at ``observe`` may find: what to expect at most.
 

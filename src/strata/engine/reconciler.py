@@ -97,6 +97,17 @@ class Engine:
         self.canaries.renewed(nodes, now)
         self._want_anew(nodes)
 
+    def restarted(self, nodes: Indices, now: float) -> None:
+        """A person had them restarted. What cannot outlive that is not believed until it is seen; and that they lost it
+        is no relapse, so that they come back without waiting."""
+        nodes = nodes[self.progress.epoch[nodes] > 0]
+        self.progress.acted_at[nodes] = now
+        lost = tuple(self.model.lost_with({"power": "off"}))
+        self.facts.forget(nodes, lost)
+        self.in_flight.cut_short(nodes, lost)
+        self.facts.schedule_look(nodes, None, now)
+        self._want_anew(nodes)
+
     def _want_anew(self, nodes: Indices) -> None:
         """The owners want something else: a node that differs from it has not fallen."""
         self.clear_failures(nodes)

@@ -6,7 +6,7 @@ Knows nothing of nodes; an index is just a position.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ Indices = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int32]
 
 _T = TypeVar("_T", bound=np.generic)
+_V = TypeVar("_V")
 
 NOBODY: Indices = np.empty(0, dtype=np.int64)
 """No index at all."""
@@ -37,14 +38,15 @@ def indices(positions: list[int] | set[int]) -> Indices:
     return distinct(np.array(list(positions), dtype=np.int64)) if positions else NOBODY
 
 
-class Words:
-    """One word per index, dictionary-coded: code 0 is none, code ``i`` is ``table[i]``."""
+class Coded(Generic[_V]):
+    """One value per index, dictionary-coded: code 0 is ``none``, code ``i`` is ``table[i]``."""
 
     __slots__ = ("_codes", "_ids", "_size", "table")
 
-    def __init__(self, size: int = 0) -> None:
-        self.table: list[str] = [""]
-        self._ids: dict[str, int] = {"": 0}
+    def __init__(self, none: _V, size: int = 0) -> None:
+        self.table: list[_V] = [none]
+        """Only grows: a code means the same as long as the column lives."""
+        self._ids: dict[_V, int] = {none: 0}
         self._codes: Codes = np.zeros(max(size, 64), dtype=np.int32)
         self._size = size
 
@@ -58,13 +60,22 @@ class Words:
         self._codes = grown(self._codes, size)
         self._size = max(size, self._size)
 
-    def intern(self, word: str) -> int:
-        """The code of ``word``, new if need be."""
-        code = self._ids.get(word)
+    def intern(self, value: _V) -> int:
+        """The code of ``value``, new if need be."""
+        code = self._ids.get(value)
         if code is None:
-            code = self._ids[word] = len(self.table)
-            self.table.append(word)
+            code = self._ids[value] = len(self.table)
+            self.table.append(value)
         return code
+
+
+class Words(Coded[str]):
+    """One word per index; empty is none."""
+
+    __slots__ = ()
+
+    def __init__(self, size: int = 0) -> None:
+        super().__init__("", size)
 
     def set(self, index: int, word: str) -> None:
         """Give the cell at ``index`` a word; empty clears it."""

@@ -44,7 +44,7 @@ class Recurring:
             try:
                 await self._work()
                 self.error = ""
-            except StrataError as error:
+            except (StrataError, OSError) as error:
                 if str(error) != self.error:
                     log.warning(self._trouble, extra={"reason": str(error)})
                 self.error = str(error)

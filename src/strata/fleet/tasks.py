@@ -4,8 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Coroutine, Iterable
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+def beside(tasks: set[asyncio.Task[T]], work: Coroutine[Any, Any, T], *, name: str | None = None) -> asyncio.Task[T]:
+    """Begin ``work`` beside everything else. It is in ``tasks`` until it is done: the loop alone would forget it."""
+    task = asyncio.get_running_loop().create_task(work, name=name)
+    tasks.add(task)
+    task.add_done_callback(tasks.discard)
+    return task
 
 
 async def cancelled(task: asyncio.Task[None] | None) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from abc import ABC, abstractmethod
 
 log = logging.getLogger(__name__)
 
 
-class TroubleWatch:
+class TroubleWatch(ABC):
     """Looks, for as long as ``run`` does. ``over``: what is said when the trouble is gone."""
 
     def __init__(self, every: float, over: str) -> None:
@@ -31,6 +32,6 @@ class TroubleWatch:
             log.log(logging.WARNING if self.trouble else logging.INFO, self.trouble or self._over)
         return changed
 
+    @abstractmethod
     async def find(self) -> str:
         """What is wrong now; empty: nothing."""
-        raise NotImplementedError

@@ -8,6 +8,6 @@ from strata.cli.lazy import LazyGroup
 from strata.rooms import commands
 
 
-@click.group(cls=LazyGroup, table=lambda: commands("hardware"))
+@click.group(cls=LazyGroup, members=lambda: commands("hardware"))
 def hardware() -> None:
     """See hardware, and operate it through its BMCs."""

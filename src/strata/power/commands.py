@@ -8,6 +8,6 @@ from strata.cli.lazy import LazyGroup
 from strata.rooms import commands
 
 
-@click.group(cls=LazyGroup, table=lambda: commands("energy"))
+@click.group(cls=LazyGroup, members=lambda: commands("energy"))
 def energy() -> None:
     """See what the machine draws, and what jobs used."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from cryptography.exceptions import InvalidSignature
@@ -10,6 +9,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ed25519
 
 from strata.core.errors import Corrupt
+from strata.fleet.access.sealing import write_new
 
 KEY_FILE = "release.key"
 
@@ -26,7 +26,9 @@ class Signer:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = directory / KEY_FILE
         if not path.exists():
-            _write_new(path)
+            fresh = ed25519.Ed25519PrivateKey.generate()
+            form = serialization.PrivateFormat.PKCS8
+            write_new(path, fresh.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()))
         try:
             key = serialization.load_pem_private_key(path.read_bytes(), password=None)
         except (OSError, ValueError) as error:
@@ -63,23 +65,3 @@ def verify(public_pem: str, data: bytes, signature: bytes) -> bool:
     except InvalidSignature:
         return False
     return True
-
-
-def _write_new(path: Path) -> None:
-    """Whole, and made once: of two who begin at the same time, both use the first one's."""
-    pem = ed25519.Ed25519PrivateKey.generate().private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    part = path.with_name(f".{path.name}.{os.getpid()}")
-    handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        os.write(handle, pem)
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-    try:
-        os.link(part, path)
-    except FileExistsError:
-        pass
-    finally:
-        part.unlink()

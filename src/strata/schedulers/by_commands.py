@@ -38,12 +38,16 @@ class Texts(Judgement, Protocol):
     """In which it is asked: times are to be in UTC."""
     QUEUES: Sequence[tuple[str, ...]]
     """Asks for its queues; none: it has no queues."""
+    CANCEL: tuple[str, ...]
+    HOLD: tuple[str, ...]
+    RELEASE: tuple[str, ...]
+    """Commands that end jobs, hold them and let them go; their ids follow."""
 
     def build(self, work: Work) -> tuple[tuple[str, ...], str]:
         """The command that submits it, and what it reads."""
         ...
 
-    def submitted(self, said: str) -> str:
+    def submitted(self, said: str, /) -> str:
         """The id, from the answer to that."""
         ...
 
@@ -58,14 +62,6 @@ class Texts(Judgement, Protocol):
     def jobs(self, replies: Sequence[str]) -> list[JobSeen]:
         """From the answers to that."""
         ...
-
-    def cancel(self, ids: Sequence[str]) -> tuple[str, ...]:
-        """The command that ends them."""
-        ...
-
-    def hold(self, ids: Sequence[str]) -> tuple[str, ...]: ...
-
-    def release(self, ids: Sequence[str]) -> tuple[str, ...]: ...
 
     def groups(self, replies: Sequence[str]) -> list[str]:
         """Groups of accounts that are named in the answers to ``QUEUES``."""
@@ -109,7 +105,7 @@ class ByCommands:
         """Those that have ended are no error."""
         for some in parts(ids, self._texts.job_id):
             try:
-                await self._runner.run(*self._texts.cancel(some), account=account)
+                await self._runner.run(*self._texts.CANCEL, *some, account=account)
             except DeviceError as error:
                 if not self._texts.is_gone(error.reply) or self._texts.is_denied(error.reply):
                     raise unchanged(self._texts, error) from None
@@ -117,12 +113,12 @@ class ByCommands:
     async def hold(self, account: str, ids: Sequence[str]) -> None:
         """One command for a thousand of them."""
         for some in parts(ids, self._texts.job_id):
-            await self._change(*self._texts.hold(some), account=account)
+            await self._change(*self._texts.HOLD, *some, account=account)
 
     async def release(self, account: str, ids: Sequence[str]) -> None:
         """One command for a thousand of them."""
         for some in parts(ids, self._texts.job_id):
-            await self._change(*self._texts.release(some), account=account)
+            await self._change(*self._texts.RELEASE, *some, account=account)
 
     async def queues(self) -> Sequence[Queue]:
         """A fixed number of questions, and whatever knows the groups."""

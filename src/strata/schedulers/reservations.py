@@ -60,8 +60,8 @@ class Texts(Judgement, Protocol):
         """The command that makes one."""
         ...
 
-    def reserved(self, said: str, spec: ReservationSpec) -> str:
-        """Its id, from the answer to that."""
+    def reserved(self, said: str, /) -> str:
+        """Its id, from the answer to that; empty: its name."""
         ...
 
     def listing(self, said: str | None) -> tuple[str, ...]:
@@ -97,7 +97,7 @@ class Reservations:
             said = await self._runner.run(*command, env=ZONE)
         except DeviceError as error:
             raise unchanged(self._texts, error) from None
-        return self._texts.reserved(said, spec)
+        return self._texts.reserved(said) or spec.name
 
     async def all(self, now: float) -> Sequence[Reservation]:
         """All of them that have not ended."""

@@ -22,8 +22,21 @@ log = logging.getLogger(__name__)
 R = TypeVar("R", bound=msgspec.Struct)
 Changed = Callable[[str, R | None], None]
 
-_ATTEMPTS = 20
+ATTEMPTS = 20
+"""How often a change is tried again when somebody else keeps changing the same."""
 _encode = msgspec.msgpack.Encoder().encode
+
+
+def expected_revision(what: str, expected: int | None, actual: int) -> None:
+    """Raise ``Conflict`` unless the caller has seen the newest revision (None: it does not care)."""
+    if expected is not None and expected != actual:
+        detail = f"it is at revision {actual}, not {expected}" if actual else "it does not exist"
+        raise Conflict(detail, revision=actual, where=what, hint="read it again, then decide again")
+
+
+def too_contended(what: str) -> Conflict:
+    """Others changed the same thing every time."""
+    return Conflict(f"others kept changing it ({ATTEMPTS} attempts)", where=what, hint="try again")
 
 
 def nobody(name: str, record: Any) -> None:
@@ -154,11 +167,10 @@ class Records(Generic[R]):
         """Make the record of what is there now, as the store has it; None removes it. Tried again where somebody else
         changes it meanwhile, unless the caller ``expected`` a revision."""
         key = self._prefix + name
-        for _ in range(_ATTEMPTS):
+        for _ in range(ATTEMPTS):
             entry = await self._store.get(key)
             modified = entry.modified if entry else 0
-            if expected is not None and expected != modified:
-                raise self._conflict(name, modified, expected)
+            expected_revision(f"{self._kind} {name}", expected, modified)
             record = make(None if entry is None else self._readable(key, entry.value))
             if record is None and entry is None:
                 raise self._missing(name)
@@ -172,7 +184,7 @@ class Records(Generic[R]):
                 continue  # somebody was faster: again, on top of theirs
             self._followed.wrote(key, value, revision)
             return record
-        raise self._too_often(name)
+        raise too_contended(f"{self._kind} {name}")
 
     def prepared(self, name: str, record: R | None) -> tuple[Op, Mapping[str, int]]:
         """What puts one in place (None: removes it), and the revision that this goes by: for a transaction that others
@@ -186,7 +198,7 @@ class Records(Generic[R]):
     ) -> None:
         """Replace those that ``make`` gives, made of all that the store has now: all of them, or none. ``name``: whom
         the audit log says it is about."""
-        for _ in range(_ATTEMPTS):
+        for _ in range(ATTEMPTS):
             entries = (await self._store.range(self._prefix)).entries
             there = ((entry.key, self._readable(entry.key, entry.value)) for entry in entries)
             found = make({key.removeprefix(self._prefix): record for key, record in there if record is not None})
@@ -202,7 +214,7 @@ class Records(Generic[R]):
             for key, value in values.items():
                 self._followed.wrote(key, value, revision)
             return
-        raise self._too_often(name)
+        raise too_contended(f"{self._kind} {name}")
 
     async def note_all(self, records: Mapping[str, R | None]) -> set[str]:
         """Replace (None: remove) many that are known here, in as few transactions as that takes. Not in the audit log:
@@ -235,18 +247,9 @@ class Records(Generic[R]):
             self._followed.wrote(key, value, revision)
         return set()
 
-    def _too_often(self, name: str) -> Conflict:
-        detail = f"others kept changing it ({_ATTEMPTS} attempts)"
-        return Conflict(detail, where=f"{self._kind} {name}", hint="try again")
-
     def _missing(self, name: str) -> NotFound:
         hint = f"list them with: {self._listed_by}" if self._listed_by else ""
         return NotFound(f"no {self._called} named {name[:80]}", where=self._kind, hint=hint)
-
-    def _conflict(self, name: str, modified: int, expected: int) -> Conflict:
-        detail = f"it is at revision {modified}, not {expected}" if modified else "it does not exist"
-        hint = "read it again, then decide again"
-        return Conflict(detail, revision=modified, where=f"{self._kind} {name}", hint=hint)
 
     # following
 

@@ -30,6 +30,8 @@ FIELDS = (
     ls.plain("console", shown=False),
 )
 
+_PATIENCE = 60.0
+"""Seconds that a simulated BMC has to answer."""
 DIRECTORY = click.option(
     "--dir",
     "directory",
@@ -62,7 +64,7 @@ def create(
     directory: Path | None,
     as_json: bool,
 ) -> None:
-    """Create a chassis: nodes on a bridge in a network namespace, all off, each with a Redfish BMC.
+    """Create a chassis of nodes, all off, each with a Redfish BMC. They are on a bridge in a network namespace.
 
     Nodes run until they are switched off or the chassis is destroyed, whatever becomes of Strata.
 
@@ -103,7 +105,7 @@ def add(session: Session, count: int, uefi: int, directory: Path | None, as_json
     """
     from strata.virtual.qemu import create
 
-    place = _place(session, directory)
+    place = _chassis(session, directory)
     cluster = _cluster(place)
     if cluster is not None:
         from strata.cli.up import background as bg
@@ -127,7 +129,7 @@ def list_(session: Session, directory: Path | None, view: ls.Listing) -> None:
     \b
     Example: strata virtual list --match power=on
     """
-    ls.show(session, FIELDS, _nodes(_place(session, directory)), view)
+    ls.show(session, FIELDS, _nodes(_chassis(session, directory)), view)
 
 
 @virtual.command()
@@ -146,7 +148,7 @@ def start(session: Session, nodes: tuple[str, ...], directory: Path | None) -> N
     from strata.virtual.qemu.create import running, switch_on
     from strata.virtual.qemu.create import start as serve
 
-    place = _place(session, directory)
+    place = _chassis(session, directory)
     chosen = _chosen(place, nodes)
     serve(place)
     if not chosen:
@@ -163,7 +165,9 @@ def start(session: Session, nodes: tuple[str, ...], directory: Path | None) -> N
 @DIRECTORY
 @pass_session
 def kill(session: Session, nodes: tuple[str, ...], directory: Path | None) -> None:
-    """Kill nodes' QEMU processes, as if their power had failed: to see what Strata does about it.
+    """Let the power of nodes fail, to see what Strata does about it.
+
+    Their QEMU processes are killed; nodes of 'strata up --simulated' are switched off by their BMCs, past Strata.
 
     \b
     Example: strata virtual kill n0001
@@ -171,6 +175,9 @@ def kill(session: Session, nodes: tuple[str, ...], directory: Path | None) -> No
     from strata.core.host import process as ps
     from strata.virtual.qemu.create import running
 
+    if _is_simulated(session, directory):
+        _cut_power(session, nodes)
+        return
     place = _place(session, directory)
     chosen, on = _chosen(place, nodes), running(place)
     off = [node for node in chosen if node not in on]
@@ -198,7 +205,7 @@ def login(session: Session, node: str, argv: tuple[str, ...], directory: Path | 
     from strata.virtual.qemu import description, network
     from strata.virtual.qemu import login as ssh
 
-    place = _place(session, directory)
+    place = _chassis(session, directory)
     found = description.read(place)
     address = next((one.address for one in found.nodes if one.name == node), None)
     if address is None:
@@ -224,7 +231,7 @@ def run(session: Session, argv: tuple[str, ...], directory: Path | None) -> None
     from strata.cli.up import slurm
     from strata.virtual.qemu import description, network
 
-    place = _place(session, directory)
+    place = _chassis(session, directory)
     command = [*network.prefix_of(description.read(place).namespace), *argv]
     os.execvpe(command[0], command, slurm.environment(place.parent, inside=True))
 
@@ -271,6 +278,45 @@ def _refuse_cluster(place: Path, hint: str) -> None:
 
 def _place(session: Session, directory: Path | None) -> Path:
     return (directory or session.state_dir / "virtual").absolute()
+
+
+def _chassis(session: Session, directory: Path | None) -> Path:
+    """The folder of a chassis that is there."""
+    if _is_simulated(session, directory):
+        told = "the fleet here is simulated, and has no virtual machines"
+        hint = "strata node list shows its nodes; of these commands, they have strata virtual kill"
+        raise NotFound(told, where=str(session.state_dir), hint=hint)
+    return _place(session, directory)
+
+
+def _is_simulated(session: Session, directory: Path | None) -> bool:
+    """Whether no chassis is meant, but the simulated fleet of this state directory."""
+    from strata.cli.up.simulated import kept
+
+    return directory is None and not _place(session, None).exists() and kept(session.state_dir) is not None
+
+
+def _cut_power(session: Session, words: tuple[str, ...]) -> None:
+    """Take the power from simulated nodes: by their BMCs, past Strata."""
+    import json
+    from urllib.request import Request, urlopen
+
+    from strata.core.nodeset import expand
+    from strata.virtual.bmc.server import SIMULATED_ACCOUNT
+
+    params = {"select": ",".join(words), "fields": "name,bmc"}
+    found = {node["name"]: node["bmc"] for node in session.client.pages("/v1/nodes", params)}
+    headers = {"Authorization": SIMULATED_ACCOUNT.basic, "Content-Type": "application/json"}
+    for name in expand(fold(found)):
+        if not (found[name] or "").startswith("http://127.0.0.1:"):
+            raise NotFound("the simulator does not have it", where=name)
+        system = f"{found[name]}/redfish/v1/Systems/1"
+        with urlopen(Request(system, headers=headers), timeout=_PATIENCE) as reply:
+            if json.load(reply)["PowerState"] == "Off":
+                raise Conflict("it is off", where=name)
+        order = json.dumps({"ResetType": "ForceOff"}).encode()
+        urlopen(Request(f"{system}/Actions/ComputerSystem.Reset", order, headers), timeout=_PATIENCE).close()
+        session.out.line(f"took the power from {name}")
 
 
 def _chosen(place: Path, words: tuple[str, ...]) -> list[str]:

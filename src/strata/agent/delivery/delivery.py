@@ -136,7 +136,7 @@ class Delivery:
         if given["digest"] == overlay.digest:
             return
         with Beneath(root) as below:
-            accounts = Accounts(below, overlay.of("users", name), overlay.of("groups", name))
+            accounts = _accounts(below, overlay, name)
             _stage_accounts(below, accounts, given["accounts"])
             files: dict[str, Any] = {}
             commands: list[list[str]] = list(given["due"])
@@ -268,7 +268,7 @@ class Delivery:
         name, identifier = member.member.name, member.member.identifier
         inside = live.runner(member.exec_command)
         with Beneath(member.root) as below:
-            accounts = Accounts(below, overlay.of("users", name), overlay.of("groups", name))
+            accounts = _accounts(below, overlay, name)
             policies = {
                 (kind[:-1], str(entry["name"])): entry
                 for kind in ("users", "groups")
@@ -332,10 +332,7 @@ class Delivery:
         overlay = self._overlay
         assert overlay is not None
         with Beneath(member.root) as below:
-            accounts = Accounts(
-                below, overlay.of("users", member.member.name), overlay.of("groups", member.member.name)
-            )
-            own = self._own(entry, accounts)
+            own = self._own(entry, _accounts(below, overlay, member.member.name))
             below.stage(str(entry["path"]), overlay.content(entry), own["mode"], own["uid"], own["gid"])
             below.commit()
         if entry["reload"]:
@@ -345,10 +342,7 @@ class Delivery:
         overlay = self._overlay
         assert overlay is not None
         with Beneath(member.root) as below:
-            accounts = Accounts(
-                below, overlay.of("users", member.member.name), overlay.of("groups", member.member.name)
-            )
-            _stage_accounts(below, accounts, {})
+            _stage_accounts(below, _accounts(below, overlay, member.member.name), {})
             below.commit()
 
     def _file_drift(self, below: Beneath, identifier: str, entry: dict[str, Any]) -> str:
@@ -396,6 +390,10 @@ class Delivery:
 
     def _keep(self) -> None:
         save_json(self._paths.delivered, {"in_force": self._in_force, "members": self._given})
+
+
+def _accounts(below: Beneath, overlay: Overlay, member: str) -> Accounts:
+    return Accounts(below, overlay.of("users", member), overlay.of("groups", member))
 
 
 def _stage_accounts(below: Beneath, accounts: Accounts, former: dict[str, list[str]]) -> None:

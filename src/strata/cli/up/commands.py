@@ -18,7 +18,7 @@ import click
 from strata.cli import exits
 from strata.cli.converge import verdict
 from strata.cli.options import Between
-from strata.cli.output import STATE_ORDER, counts, many
+from strata.cli.output import AT_GOAL, STATE_ORDER, counts, many
 from strata.cli.session import Session, pass_session
 from strata.cli.times import DURATION, span
 from strata.cli.up import background as bg
@@ -261,7 +261,7 @@ def _simulated(
 @STATE_DIR
 @pass_session
 def stop(session: Session, state_dir: Path | None) -> None:
-    """Stop what 'strata up' started, and keep everything: images, keys, history, what is wanted.
+    """Stop what 'strata up' started, and keep images, keys, history and desires.
 
     'strata up' goes on with what is there. Virtual and simulated nodes lose their power; jobs on this machine go on.
 
@@ -279,7 +279,7 @@ def stop(session: Session, state_dir: Path | None) -> None:
 @STATE_DIR
 @pass_session
 def down(session: Session, delete: bool, state_dir: Path | None) -> None:
-    """Stop what 'strata up' started, and delete it if that is wanted: with --delete, or with a yes on a terminal.
+    """Stop what 'strata up' started, and delete it if that is wanted. That takes --delete, or a yes on a terminal.
 
     What is deleted is the state directory that 'strata up' made, with images, keys, history and audit log; jobs on
     this machine are ended. Otherwise this is 'strata stop'. Doing it twice is fine.
@@ -310,8 +310,8 @@ def down(session: Session, delete: bool, state_dir: Path | None) -> None:
 
 
 def _say_why(session: Session, client: Client, found: dict[str, int]) -> None:
-    """Of one node in each state that is not ready, what the matter is."""
-    for state in (state for state in STATE_ORDER if state != "ready" and found.get(state)):
+    """Of one node in each state that is not its goal, what the matter is."""
+    for state in (state for state in STATE_ORDER if state not in AT_GOAL and found.get(state)):
         some = client.get("/v1/nodes", {"state": state, "fields": "name", "limit": 1})["items"]
         if some:
             answer = client.get(f"/v1/nodes/{segment(some[0]['name'])}/why")

@@ -51,11 +51,10 @@ def stage(facts: Mapping[str, Any], state: str, boot: Mapping[str, Any], before:
     return _READY if state == "ready" and value.get("personality") == "active" else 5
 
 
-def rests(facts: Mapping[str, Any], desires: Mapping[str, Any], state: str) -> bool:
+def rests(desires: Mapping[str, Any], state: str) -> bool:
     """Whether a node is off and is meant to be, as those are that their workload manager has switched off to save
     power: nobody waits for them."""
-    is_off = state == "ready" and "power" in facts and facts["power"]["value"] == "off"
-    return is_off and "power" in desires and "off" in desires["power"]["values"]
+    return state == "off" and "power" in desires and "off" in desires["power"]["values"]
 
 
 def passed(changes: Iterable[Mapping[str, Any]], boot: Mapping[str, Any]) -> dict[int, float]:
@@ -168,7 +167,7 @@ def follow(client: Client, out: Output, names: Sequence[str], *, began: float, t
                 name, missed = str(node["name"]), {}
                 reached = stage(node["facts"], node["state"], boots.get(name, {}), journey.seen_at(name))
                 there += reached == _READY
-                if rests(node["facts"], node["desires"], node["state"]):
+                if rests(node["desires"], node["state"]):
                     resting.append(name)
                 doing = node["fault"] or (node["doing"]["mutation"] if node["doing"] else "")
                 if journey.skipped(name, reached):

@@ -165,7 +165,7 @@ def create_cert(
     directory: Path,
     as_json: bool,
 ) -> None:
-    """Make a client certificate and write it, its key and the authority's certificate to files.
+    """Make a client certificate. It, its key and the authority's certificate are written to files.
 
     \b
     Example: strata auth cert create alice --role operator --ttl 30d -d ~/.config/strata

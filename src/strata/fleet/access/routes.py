@@ -35,7 +35,7 @@ _TAG = "credentials"
 async def whoami(ask: Asked) -> WhoView:
     """Who you are, and what you may do."""
     rights = sorted(str(right) for right in RIGHTS[ask.who.role] if ask.who.may(right))
-    return WhoView(name=ask.who.name, role=ask.who.role, scope=ask.who.scope, via=ask.who.via, rights=tuple(rights))
+    return WhoView.of(ask.who, rights=tuple(rights))
 
 
 @get("/v1/auth/oidc", tags=[_TAG], security=[{}], **public(404))
@@ -93,17 +93,8 @@ async def issue_certificate(ask: Asked, data: JSONBody[CertificateRequest]) -> N
         issued = authority.sign_csr(data.csr.encode(), data.name, data.role, data.scope, data.ttl)
     else:
         issued = authority.issue(data.name, data.role, data.scope, data.ttl)
-    await ask.of(Authenticator).record_certificate(
-        ask.who,
-        Certificate(
-            serial=issued.serial,
-            name=data.name,
-            role=data.role,
-            scope=data.scope,
-            expires=issued.expires,
-            author=ask.who.name,
-        ),
-    )
+    certificate = Certificate.of(issued, data, author=ask.who.name, revoked=False)
+    await ask.of(Authenticator).record_certificate(ask.who, certificate)
     return NewCertificate(
         serial=issued.serial,
         certificate=issued.certificate.decode(),

@@ -59,7 +59,7 @@ class Seal:
     def load(cls, path: Path, *, make: bool = False) -> Seal:
         """The keys in the file at ``path``. ``make``: if there is no such file, write one with a new key."""
         if make and not path.exists():
-            _write_new(path, _line(secrets.token_bytes(_KEY_BYTES)))
+            write_new(path, _line(secrets.token_bytes(_KEY_BYTES)))
         try:
             if path.stat().st_mode & 0o077:
                 raise Unavailable(
@@ -126,7 +126,7 @@ def _key_of(line: str, path: Path) -> bytes:
         ) from None
 
 
-def _write_new(path: Path, data: bytes) -> None:
+def write_new(path: Path, data: bytes) -> None:
     """Put ``data`` at ``path``, whole, for its owner only, and never over a file that somebody else just wrote."""
     part = path.with_name(f".{path.name}.{os.getpid()}")
     part.unlink(missing_ok=True)

@@ -12,18 +12,9 @@ from strata.core.errors import BadRequest, Conflict, NotFound
 from strata.core.node import Freeze, Hold
 from strata.fleet.columns import NOBODY, Indices
 from strata.fleet.history.transitions import FactChange
-from strata.fleet.registry.editor import (
-    ATTEMPTS,
-    NOTES,
-    Done,
-    Editor,
-    absent,
-    check_words,
-    encode,
-    folded,
-    too_contended,
-)
+from strata.fleet.registry.editor import NOTES, Done, Editor, absent, check_words, encode, folded
 from strata.store.protocol import Delete, Op, Put
+from strata.store.records import ATTEMPTS, too_contended
 
 HOLD = "hold"
 """The name under which the history of nodes has holds and releases."""

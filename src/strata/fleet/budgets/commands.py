@@ -37,7 +37,7 @@ FIELDS = (
 
 @click.group()
 def budget() -> None:
-    """Say how much may happen at once: nodes out of service, nodes starting, requests to BMCs.
+    """Say how much may happen at once: nodes out, nodes starting, BMC requests.
 
     The model declares budgets, and their numbers; a site gives them its own, here or in its repository.
     """

@@ -56,7 +56,7 @@ class BudgetView(Out, frozen=True, kw_only=True):
 
 def declared(budget: Budget) -> BudgetSpec:
     """The numbers that the model declares."""
-    return BudgetSpec(**{name: getattr(budget, name) for name in NUMBERS})
+    return BudgetSpec.of(budget)
 
 
 def with_numbers(model: Model, name: str, spec: BudgetSpec) -> Budget:

@@ -10,7 +10,6 @@ from strata.core.errors import BadRequest, NotFound
 from strata.core.model import LIMITS, Budget
 from strata.fleet.access.principal import Principal
 from strata.fleet.budgets.records import (
-    NUMBERS,
     BudgetEntry,
     BudgetNumbers,
     BudgetSpec,
@@ -53,7 +52,7 @@ class BudgetService:
     async def put(self, who: Principal, name: str, spec: BudgetSpec) -> BudgetView:
         """Give a budget other numbers than the model declares."""
         self._fleet.need_whole_fleet(who, "a budget")
-        record = self.made(BudgetEntry(name=name, **{number: getattr(spec, number) for number in NUMBERS}), who.name)
+        record = self.made(BudgetEntry.of(spec, name=name), who.name)
         await self.records.put(who.name, name, record, detail=msgspec.to_builtins(record.spec))
         return self._view(self._budgets[name])
 
@@ -66,12 +65,12 @@ class BudgetService:
 
     def said(self, name: str, record: BudgetNumbers) -> BudgetEntry:
         """What the repository would say of a record."""
-        return BudgetEntry(name=name, **{number: getattr(record.spec, number) for number in NUMBERS})
+        return BudgetEntry.of(record.spec, name=name)
 
     def made(self, spec: BudgetEntry, author: str) -> BudgetNumbers:
         """The record of what is said; ``BadRequest`` where this fleet cannot have it."""
         with_numbers(self._fleet.controller.model, spec.name, spec)
-        return BudgetNumbers(spec=BudgetSpec(**{number: getattr(spec, number) for number in NUMBERS}), author=author)
+        return BudgetNumbers(spec=BudgetSpec.of(spec), author=author)
 
     def places(self, nodes: int) -> int | None:
         """How many of a fleet of so many nodes may be out of service at once; None: as many as there are."""

@@ -192,6 +192,13 @@ class Controller:
         self.engine.facts.schedule_look(nodes, None, self.clock.now())
         self.wake()
 
+    def note_restart(self, nodes: Indices) -> None:
+        """Somebody had these restarted by hand."""
+        self.engine.restarted(nodes, self.clock.now())
+        for listener in self.restarted:
+            listener(nodes)
+        self.wake()
+
     def tell(self, nodes: Indices, columns: Mapping[str, Column], source: str, *, ago: float = 0.0) -> None:
         """Facts that ``source`` reports by itself, as they were so many seconds ``ago``: believed in the next step, of
         nodes that we lead."""

@@ -15,9 +15,10 @@ from strata.fleet.desires import overrides as rows
 from strata.fleet.desires.documents import DesireDocument, Standing, ValueSet, checked, value_sets
 from strata.fleet.desires.records import Applied
 from strata.fleet.history.transitions import FactChange
-from strata.fleet.registry.editor import ATTEMPTS, NOTES, Editor, absent, encode, folded, too_contended
+from strata.fleet.registry.editor import NOTES, Editor, absent, encode, folded
 from strata.fleet.selectors.selectable import Selectable
 from strata.store.protocol import Delete, Entry, Op, Put
+from strata.store.records import ATTEMPTS, too_contended
 
 PREFIX = "desire/doc/"
 """Keys of documents."""

@@ -11,41 +11,19 @@ import numpy as np
 
 from strata.core.distinct import among
 from strata.core.model import UNKNOWN, Model
-from strata.fleet.columns import Codes, Indices, Mask, grown
+from strata.fleet.columns import Coded, Codes, Indices, Mask
 from strata.fleet.desires.documents import Standing, ValueSet
 from strata.fleet.desires.overrides import Overrides, Uids
 
 
-class GoalColumn:
+class GoalColumn(Coded[ValueSet]):
     """One variable's goals over the fleet: code 0 is no desire, code ``i`` is any of ``table[i]``."""
 
-    __slots__ = ("_codes", "_ids", "_size", "table", "variable")
+    __slots__ = ("variable",)
 
     def __init__(self, variable: str) -> None:
+        super().__init__(())
         self.variable = variable
-        self.table: list[ValueSet] = [()]
-        """Only grows: a code means the same as long as the registry lives."""
-        self._ids: dict[ValueSet, int] = {(): 0}
-        self._codes: Codes = np.zeros(64, dtype=np.int32)
-        self._size = 0
-
-    @property
-    def codes(self) -> Codes:
-        """One code per node index; valid until the registry next changes."""
-        return self._codes[: self._size]
-
-    def intern(self, values: ValueSet) -> int:
-        """The code of a set of values, new if need be."""
-        code = self._ids.get(values)
-        if code is None:
-            code = self._ids[values] = len(self.table)
-            self.table.append(values)
-        return code
-
-    def resize(self, size: int) -> None:
-        """Make room for indices below ``size``."""
-        self._codes = grown(self._codes, size)
-        self._size = size
 
     def where(self, value: str) -> Mask:
         """Nodes for which ``value`` would do."""

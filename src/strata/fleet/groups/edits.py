@@ -10,8 +10,9 @@ from strata.core import intset
 from strata.core.errors import Conflict, NotFound, Refused
 from strata.core.node import Group, check_group_name
 from strata.fleet.columns import NOBODY, Indices
-from strata.fleet.registry.editor import ATTEMPTS, Editor, check_words, encode, expected_revision, folded, too_contended
+from strata.fleet.registry.editor import Editor, check_words, encode, folded
 from strata.store.protocol import Delete, Entry, Op, Put
+from strata.store.records import ATTEMPTS, expected_revision, too_contended
 
 
 class GroupEdits(Editor):

@@ -77,13 +77,8 @@ class MachineService:
         groups = {
             name: intset.pack(np.flatnonzero(registry.groups.mask(name)[places.nodes])) for name in self._groups(who)
         }
-        return MachineView(
-            roster=places.roster,
-            names=places.names,
-            locations=places.locations,
-            groups=groups,
-            columns={name: in_runs(column) for name, column in columns.items()},
-        )
+        runs = {name: in_runs(column) for name, column in columns.items()}
+        return MachineView.of(places, groups=groups, columns=runs)
 
     async def follow(self, who: Principal, beat: float = BEAT) -> AsyncIterator[Sequence[MachineChanges]]:
         """What differs from beat to beat, from now on. First nothing, so that the caller knows from when; the same
@@ -196,14 +191,5 @@ def _changes(rows: Sequence[transitions.Transition], uids: Uids, variables: froz
             places = np.minimum(np.searchsorted(known, asked), max(len(known) - 1, 0))
             here = order[places[known[places] == asked]] if len(known) else known
             if len(here):
-                found.append(
-                    PastChange(
-                        time=row.time,
-                        variable=change.variable,
-                        old=change.old,
-                        new=change.new,
-                        cause=change.cause,
-                        positions=intset.pack(here),
-                    )
-                )
+                found.append(PastChange.of(change, time=row.time, positions=intset.pack(here)))
     return found

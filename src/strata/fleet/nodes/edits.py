@@ -22,8 +22,9 @@ from strata.fleet.desires import overrides as rows
 from strata.fleet.nodes.interfaces import checked_interfaces, claims_of, with_known_addresses
 from strata.fleet.nodes.records import NodeSpec, NodeStatement
 from strata.fleet.nodes.results import NodeResult
-from strata.fleet.registry.editor import ATTEMPTS, BATCH_BYTES, Editor, encode, expected_revision, folded, too_contended
+from strata.fleet.registry.editor import BATCH_BYTES, Editor, encode, folded
 from strata.store.protocol import Delete, Op, Put
+from strata.store.records import ATTEMPTS, expected_revision, too_contended
 
 NEXT_UID = "uid/next"
 HIGHEST_NID = 2**31 - 1

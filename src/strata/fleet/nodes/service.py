@@ -44,7 +44,11 @@ MOST_WHY = 2000
 """Nodes that are explained in one request, each by itself."""
 MOST_PASTS = 1000
 """Nodes whose past is looked up in one request."""
-_THERE: dict[State, str] = {"ready": "It is at its goal.", "unmanaged": "Nothing is wanted of it."}
+_THERE: dict[State, str] = {
+    "ready": "It is at its goal.",
+    "off": "It is at its goal, and off.",
+    "unmanaged": "Nothing is wanted of it.",
+}
 """States of which little has to be explained."""
 _numbers = re.compile(r"\d+").findall
 
@@ -171,7 +175,7 @@ class NodeService:
             trouble = f" ({self._fleet.trouble})" if self._fleet.trouble else ""
             alone = f"no controller looks after it now{trouble}: nothing is done, and all this is as it was {ago}"
             said = msgspec.structs.replace(said, lines=(alone, *said.lines))
-        if said.state in ("ready", "unmanaged"):
+        if said.state in _THERE:
             return said
         return msgspec.structs.replace(
             said,

@@ -85,7 +85,7 @@ def cancel(session: Session, ident: str, as_json: bool) -> None:
 @ls.json_option
 @pass_session
 def wait(session: Session, ident: str, timeout: float, as_json: bool) -> None:
-    """Stay until an operation has ended; exit code 1 if it failed, was cancelled, or takes longer.
+    """Stay until an operation has ended. The exit code is 1 if it failed, was cancelled, or takes longer.
 
     \b
     Example: strata operation wait 7f3a --timeout 10m

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 @json_option
 @pass_session
 def plan(session: Session, words: tuple[str, ...], files: tuple[Path, ...], as_json: bool) -> None:
-    """Show what would be done to nodes if a repository were applied, or if these desires were set. Changes nothing.
+    """Show what applying a repository, or setting desires, would do to nodes. Changes nothing.
 
     DIRECTORY is a site repository, as 'strata config plan' takes it: its files as they are, or --branch or --commit. In
     a repository it may be left out.

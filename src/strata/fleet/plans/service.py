@@ -80,12 +80,7 @@ class PlanService:
     def _about(self, plan: Plan) -> dict[str, Any]:
         """What is shown of a plan, whomever it is for."""
         mutations = [self._fleet.controller.model.mutations[name] for name in plan.steps]
-        steps = tuple(
-            StepView(
-                mutation=m.name, variable=m.variable, to=m.to, cost=m.cost, destructive=m.destructive, guards=m.guards
-            )
-            for m in mutations
-        )
+        steps = tuple(StepView.of(mutation, mutation=mutation.name) for mutation in mutations)
         return {"status": plan.status, "steps": steps, "cost": plan.cost, "reason": plan.reason}
 
 

@@ -22,10 +22,11 @@ from strata.fleet.groups.edits import GroupEdits
 from strata.fleet.groups.records import GroupStatement
 from strata.fleet.nodes.edits import NodeEdits
 from strata.fleet.nodes.records import NodeStatement
-from strata.fleet.registry.editor import ATTEMPTS, NOTES, absent, check_words, encode, folded, too_contended
+from strata.fleet.registry.editor import NOTES, absent, check_words, encode, folded
 from strata.fleet.registry.trial import Trial
 from strata.fleet.selectors.language import parse
 from strata.store.protocol import Op, Put
+from strata.store.records import ATTEMPTS, too_contended
 
 
 class BundleEdits(NodeEdits, GroupEdits, DesireEdits):

@@ -20,9 +20,7 @@ from strata.fleet.history.transitions import FactChange
 from strata.fleet.registry.registry import Registry
 from strata.store.audit import Ledger
 from strata.store.protocol import Entry, Op, Put
-
-ATTEMPTS = 20
-"""How often an edit is tried again when somebody else keeps changing the same rows."""
+from strata.store.records import ATTEMPTS, expected_revision, too_contended
 
 BATCH_BYTES = 1_000_000
 """The most payload in one transaction; etcd takes 1.5 MB."""
@@ -128,21 +126,9 @@ def folded(names: Iterable[str], longest: int = 2000) -> str:
     return text if len(text) <= longest else f"{text[:longest]}…"
 
 
-def expected_revision(what: str, expected: int | None, actual: int) -> None:
-    """Raise ``Conflict`` unless the caller has seen the newest revision (None: it does not care)."""
-    if expected is not None and expected != actual:
-        detail = f"it is at revision {actual}, not {expected}" if actual else "it does not exist"
-        raise Conflict(detail, revision=actual, where=what, hint="read it again, then decide again")
-
-
 def check_words(what: str, text: str, longest: int = 500) -> str:
     """A text that a person gives: not empty, not endless, nothing that a terminal would obey."""
     text = text.strip()
     if not text or len(text) > longest or not text.isprintable():
         raise BadRequest(f"give 1 to {longest} printable characters", where=what)
     return text
-
-
-def too_contended(what: str) -> Conflict:
-    """Others changed the same thing every time."""
-    return Conflict(f"others kept changing it ({ATTEMPTS} attempts)", where=what, hint="try again")

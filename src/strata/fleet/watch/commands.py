@@ -36,7 +36,7 @@ def watch(
     count: int | None,
     as_json: bool,
 ) -> None:
-    """Show changes of the selected nodes until interrupted; a lost connection is taken up where it broke.
+    """Show changes of the selected nodes until interrupted. A lost connection is taken up where it broke.
 
     \b
     Example: strata watch @compute

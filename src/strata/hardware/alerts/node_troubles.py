@@ -8,7 +8,7 @@ themselves only where they are in trouble.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 import numpy as np
@@ -18,7 +18,7 @@ from strata.engine.effects import Effects
 from strata.engine.progress import Phase
 from strata.fleet.columns import Mask
 from strata.fleet.fleet import Fleet
-from strata.fleet.tasks import all_cancelled
+from strata.fleet.tasks import all_cancelled, beside
 from strata.hardware.bmc.protocol import Severity
 from strata.hardware.events.hub import EventHub
 from strata.hardware.events.records import HardwareEvent
@@ -60,7 +60,7 @@ class NodeTroubles:
         self._fleet.controller.noticed.append(self.noticed)
         self._fleet.controller.switched.append(self.switched)
         self._registry.departed.append(self.departed)
-        self._spawn(self._run())
+        beside(self._tasks, self._run(), name="troubles of nodes")
 
     async def stop(self) -> None:
         """Notice no more."""
@@ -68,11 +68,6 @@ class NodeTroubles:
         self._fleet.controller.switched.remove(self.switched)
         self._registry.departed.remove(self.departed)
         await all_cancelled(self._tasks)
-
-    def _spawn(self, work: Coroutine[None, None, None]) -> None:
-        task = asyncio.create_task(work, name="troubles of nodes")
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
     # -- what happens
 
@@ -193,7 +188,7 @@ class NodeTroubles:
         if found:
             self._hub.take(found)
         if len(found) == SLICE:
-            self._spawn(self._take_rest(waiting))
+            beside(self._tasks, self._take_rest(waiting), name="troubles of nodes")
 
     async def _take_rest(self, events: Iterator[HardwareEvent]) -> None:
         while found := list(islice(events, SLICE)):

@@ -164,6 +164,9 @@ class AlertPage(Out, frozen=True, kw_only=True):
     items: tuple[AlertView, ...]
     next: str
     open: int
+    """How many there are that nobody looks after."""
+    acknowledged: int
+    """How many somebody looks after."""
 
 
 class AcknowledgeRequest(In, frozen=True, kw_only=True):

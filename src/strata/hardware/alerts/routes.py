@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import Annotated
 
 import msgspec
-from litestar import delete, get, post, put
+from litestar import get, post
 from litestar.params import JSONBody, PathParameter, QueryParameter
 
 from strata.api.http import seal, unseal
+from strata.api.named import Named
 from strata.api.rights import needs
-from strata.api.services import Asked, Cursor, Limit, NamePath
+from strata.api.services import Asked, Cursor, Limit
 from strata.core.texts import ListOf
-from strata.hardware.alerts.records import AcknowledgeRequest, AlertPage, AlertView, WebhookSpec, WebhookView
+from strata.hardware.alerts.records import AcknowledgeRequest, AlertPage, AlertView
 from strata.hardware.alerts.service import AlertService
 
 _TAG = "alerts"
-_HOOKS = "webhooks"
 
 AlertPath = Annotated[str, PathParameter(max_length=64, description="Its id, as lists show it.")]
 
@@ -45,22 +45,17 @@ async def acknowledge_alerts(ask: Asked, data: JSONBody[AcknowledgeRequest]) -> 
     return ListOf(items=tuple(await ask.of(AlertService).acknowledge(ask.who, data.ids, data.note)))
 
 
-@get("/v1/webhooks", tags=[_HOOKS], **needs("read", "webhook"))
-async def list_webhooks(ask: Asked) -> ListOf[WebhookView]:
-    """Where alerts are sent, without secrets."""
-    return ListOf(items=tuple(await ask.of(AlertService).webhooks(ask.who)))
+_WEBHOOKS = Named("/v1/webhooks", AlertService, "webhook", tag="webhooks")
 
-
-@put("/v1/webhooks/{name:str}", tags=[_HOOKS], **needs("change", "webhook", body=True))
-async def put_webhook(ask: Asked, name: NamePath, data: JSONBody[WebhookSpec]) -> WebhookView:
-    """Create or replace a webhook. Without a secret, the one that it has stays; delete it first to send unsigned."""
-    return await ask.of(AlertService).put_webhook(ask.who, name, data)
-
-
-@delete("/v1/webhooks/{name:str}", tags=[_HOOKS], **needs("delete", "webhook", 404))
-async def delete_webhook(ask: Asked, name: NamePath) -> None:
-    """Remove a webhook; what waits for it is dropped."""
-    await ask.of(AlertService).delete_webhook(ask.who, name)
-
-
-HANDLERS = [list_alerts, get_alert, acknowledge_alerts, list_webhooks, put_webhook, delete_webhook]
+HANDLERS = [
+    list_alerts,
+    get_alert,
+    acknowledge_alerts,
+    _WEBHOOKS.list(AlertService.webhooks, "Where alerts are sent, without secrets."),
+    _WEBHOOKS.put(
+        AlertService.put_webhook,
+        "Create or replace a webhook. Without a secret, the one that it has stays; delete it first to send unsigned.",
+        statuses=(),
+    ),
+    _WEBHOOKS.delete(AlertService.delete_webhook, "Remove a webhook; what waits for it is dropped.", statuses=(404,)),
+]

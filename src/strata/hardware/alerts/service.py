@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from urllib.parse import urlsplit
 
@@ -97,9 +98,14 @@ class AlertService:
         acknowledgements = dict(self._hub.alerts.acknowledgements)
         place = _place(after)
         # 100,000 of them take a tenth of a second to sort: not in the event loop.
-        found, more, standing = await asyncio.to_thread(_choose, seen, all_, limit, place)
+        found, more, states = await asyncio.to_thread(_choose, seen, acknowledgements, all_, limit, place)
         items = tuple(_alert(alert, acknowledgements.get(alert.id)) for alert in found)
-        return AlertPage(items=items, next=_place_text(found[-1]) if more else "", open=standing)
+        return AlertPage(
+            items=items,
+            next=_place_text(found[-1]) if more else "",
+            open=states["open"],
+            acknowledged=states["acknowledged"],
+        )
 
     async def alert(self, who: Principal, ident: str) -> AlertView:
         """One of them, open or over."""
@@ -176,15 +182,22 @@ def _order(alert: Alert) -> _Place:
     return (3 if alert.over else 2 - RANK[alert.severity], -alert.first, alert.id)
 
 
-def _choose(alerts: Iterable[Alert], all_: bool, limit: int, after: _Place | None) -> tuple[list[Alert], bool, int]:
-    standing = 0
+def _choose(
+    alerts: Iterable[Alert],
+    acknowledgements: Mapping[str, Acknowledgement],
+    all_: bool,
+    limit: int,
+    after: _Place | None,
+) -> tuple[list[Alert], bool, Counter[str]]:
+    """A page of them, whether there are more, and how many are in each state."""
+    states = Counter[str]()
     left = []
     for alert in alerts:
-        standing += not alert.over
+        states[state_of(alert, acknowledgements.get(alert.id))] += 1
         if (all_ or not alert.over) and (after is None or _order(alert) > after):
             left.append(alert)
     found = heapq.nsmallest(limit + 1, left, key=_order)
-    return found[:limit], len(found) > limit, standing
+    return found[:limit], len(found) > limit, states
 
 
 def _place_text(alert: Alert) -> str:

@@ -94,6 +94,18 @@ class Bmcs:
             return None
         return Silence(bmc.dead_since, bmc.dead_until) if bmc.dead else None
 
+    def is_due(self, address: str) -> bool | None:
+        """Whether it did not answer when last asked, and may be tried again now; None: leave it alone."""
+        try:
+            if not address or self.locked(address):
+                return None
+        except DeviceError:
+            return None
+        silence = self.silence(address)
+        if silence is None:
+            return False
+        return True if self.clock() >= silence.until else None
+
     def answered(self, address: str) -> None:
         """It did. Redfish keeps this itself; of other protocols it is kept here."""
         if self._silences:

@@ -179,22 +179,12 @@ class BmcDriver:
 
     def _silent(self, address: str) -> bool:
         """Whether to leave it out. One whose time has come is tried, but nobody waits for it."""
-        if not address:
-            return True
-        try:
-            silence = self._bmcs.silence(address)
-            if self._bmcs.locked(address):
-                return True
-        except DeviceError:
-            return True
-        if silence is None:
-            return False
-        due = self._bmcs.clock() >= silence.until
+        due = self._bmcs.is_due(address)
         if due and address not in self._probes and len(self._probes) < self._settings.probes:
             probe = asyncio.get_running_loop().create_task(self._probe(address))
             self._probes[address] = probe
             probe.add_done_callback(lambda _: self._probes.pop(address, None))
-        return True
+        return due is not False
 
     async def _probe(self, address: str) -> None:
         await self._look(address)

@@ -106,9 +106,7 @@ class BmcOperations:
         if order.what == "power":
             self._fleet.controller.look_at(nodes)
             if order.action in _RESTARTS:
-                done = nodes[[name not in failed for name in batch.names]]
-                for listener in self._fleet.controller.restarted:
-                    listener(done)
+                self._fleet.controller.note_restart(nodes[[name not in failed for name in batch.names]])
         return failed
 
     async def _refusals(self, order: BmcOrder, batch: Batch, nodes: Indices) -> dict[str, str]:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from strata.core.errors import StrataError
+from strata.fleet.tasks import beside
 from strata.hardware.bmc.protocol import Severity
 from strata.hardware.consoles.files import Line
 from strata.hardware.consoles.log import ConsoleLog
@@ -127,9 +128,7 @@ class PanicWatch:
         found = self._open.pop(node)
         if found.timer is not None:
             found.timer.cancel()
-        task = asyncio.get_running_loop().create_task(self._raise(node, found))
-        self._raising.add(task)
-        task.add_done_callback(self._raising.discard)
+        beside(self._raising, self._raise(node, found))
 
     async def _raise(self, node: str, found: _Occurrence) -> None:
         fields = {"line": str(found.line.id)}

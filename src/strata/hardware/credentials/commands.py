@@ -90,7 +90,7 @@ def delete(session: Session, pattern: str, as_json: bool) -> None:
 @ls.json_option
 @pass_session
 def rotate(session: Session, select: tuple[str, ...], as_json: bool) -> None:
-    """Give the BMCs of nodes new random passwords, one each; finish changes that were interrupted.
+    """Give the BMCs of nodes new random passwords, one each. Changes that were interrupted are finished.
 
     \b
     Example: strata hardware credentials rotate @rack12
@@ -111,7 +111,7 @@ def rotate(session: Session, select: tuple[str, ...], as_json: bool) -> None:
 @ls.json_option
 @pass_session
 def accept_certificate(session: Session, address: str, sha256: str, as_json: bool) -> None:
-    """Accept a BMC's changed certificate (after it was renewed, or the BMC replaced).
+    """Accept the changed certificate of a BMC that was replaced or renewed it.
 
     \b
     Example: strata hardware credentials accept-certificate https://10.1.0.42

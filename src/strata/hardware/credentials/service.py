@@ -14,7 +14,7 @@ from strata.core.errors import BadRequest, Conflict, StrataError
 from strata.fleet.access.principal import Principal
 from strata.fleet.fleet import Fleet
 from strata.fleet.operations.records import Operation, Step
-from strata.fleet.tasks import all_cancelled
+from strata.fleet.tasks import all_cancelled, beside
 from strata.hardware.credentials.credentials import (
     PREFIX,
     BmcCredentials,
@@ -133,9 +133,7 @@ class BmcCredentialService:
             with suppress(StrataError, ValueError):
                 self._unlock(pattern)
             return
-        task = asyncio.get_running_loop().create_task(self._unlock_many(meant))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        beside(self._tasks, self._unlock_many(meant))
 
     async def _unlock_many(self, meant: Callable[[str], bool]) -> None:
         for number, node in enumerate(list(self._service.registry.roster.nodes), 1):

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def emergency_off(
     session: Session, select: tuple[str, ...], reason: str, confirm: str, dry_run: bool, as_json: bool
 ) -> None:
-    """Take power away from nodes, chassis or outlets at once, whatever runs on them, and keep it away.
+    """Cut the power of nodes, chassis or outlets at once, and keep it off. Nothing that runs on them is waited for.
 
     No guard and no budget is asked. The nodes are frozen first, so that nothing switches them on again until a person
     thaws them.

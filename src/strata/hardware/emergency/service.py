@@ -24,7 +24,7 @@ from strata.fleet.access.principal import Principal
 from strata.fleet.columns import Indices
 from strata.fleet.fleet import Fleet
 from strata.fleet.registry.editor import check_words, encode, folded
-from strata.fleet.tasks import all_cancelled
+from strata.fleet.tasks import all_cancelled, beside
 from strata.hardware.bmc.bmcs import Bmcs
 from strata.hardware.bmc.operations import many_outcome
 from strata.hardware.bmc.pace import Pace
@@ -155,10 +155,7 @@ class EmergencyService:
                 del failed[node.name]
 
         failed |= {node.name: "it has not answered yet, and goes on being told" for node in there}
-        tasks = {asyncio.create_task(one(node)) for node in there}
-        self._tasks |= tasks
-        for task in tasks:
-            task.add_done_callback(self._tasks.discard)
+        tasks = {beside(self._tasks, one(node)) for node in there}
         if tasks:
             await asyncio.wait(tasks, timeout=self._limit)
         return dict(failed)

@@ -10,7 +10,7 @@ import asyncio
 import heapq
 import random
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
@@ -19,7 +19,7 @@ import msgspec
 
 from strata.core.contain import contained
 from strata.core.errors import InternalFault, NotOffered, StrataError
-from strata.fleet.tasks import all_cancelled
+from strata.fleet.tasks import all_cancelled, beside
 from strata.hardware.bmc.bmcs import Bmcs, Silence
 from strata.hardware.bmc.protocol import LogEntry, Severity
 from strata.hardware.events.inbox import Inbox
@@ -317,7 +317,7 @@ class Poller:
     async def know(self, sites: Mapping[str, Site]) -> None:
         """These are the BMCs that there are, by root."""
         for root in [root for root in self._watched if root not in sites]:
-            self._spawn(self._leave(self._watched.pop(root).site, self._looking.get(root)))
+            beside(self._under_way, self._leave(self._watched.pop(root).site, self._looking.get(root)))
         new = [root for root in sites if root not in self._watched]
         now, spread = time.monotonic(), min(self.settings.slow, len(new) / self.settings.per_second)
         for root, site in sites.items():
@@ -357,7 +357,7 @@ class Poller:
                 if self._watched.get(root) is not watched:  # it has gone meanwhile
                     slot.give_back()
                     continue
-                self._looking[root] = task = self._spawn(self._take_turn(watched, slot))
+                self._looking[root] = task = beside(self._under_way, self._take_turn(watched, slot))
                 task.add_done_callback(partial(self._looked, root))
 
     async def _leave(self, site: Site, look: asyncio.Task[None] | None) -> None:
@@ -448,9 +448,3 @@ class Poller:
         due = time.monotonic() + after * random.uniform(0.8, 1.2)
         heapq.heappush(self._due, (due, watched.site.root))
         self._wake.set()
-
-    def _spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
-        task = asyncio.create_task(work)
-        self._under_way.add(task)
-        task.add_done_callback(self._under_way.discard)
-        return task

@@ -129,7 +129,7 @@ class _Names:
         """The id of the switch that is called so; empty: none is. ``create``: there is one, then."""
         found = self._switch_ids.get(text.lower(), "")
         if not found and create:
-            self.switches[text] = Switch(id=text, name=text)
+            self.switches[text] = Switch(id=text, name=text, fabric="", location="", model="", ports=0)
             found = self._switch_ids[text.lower()] = text
         return found
 

@@ -5,17 +5,12 @@ from __future__ import annotations
 from typing import Literal
 
 from strata.core.texts import Out
+from strata.hardware.fabric.topology import Switch
 
 
-class SwitchView(Out, frozen=True, kw_only=True):
+class SwitchView(Switch, frozen=True, kw_only=True):
     """One switch."""
 
-    id: str
-    name: str
-    fabric: str
-    location: str
-    model: str
-    ports: int
     nodes: str
     """Folded names of the nodes on it."""
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 import msgspec
+
+from strata.core.texts import Out
 
 Source = Literal["redfish", "lldp", "file"]
 
@@ -23,15 +24,15 @@ class End(NamedTuple):
         return f"{self.owner}:{self.port}"
 
 
-class Switch(msgspec.Struct, frozen=True, kw_only=True):
+class Switch(Out, frozen=True, kw_only=True):
     """One switch."""
 
     id: str
     name: str
-    fabric: str = ""
-    location: str = ""
-    model: str = ""
-    ports: int = 0
+    fabric: str
+    location: str
+    model: str
+    ports: int
 
 
 class Link(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,31 +54,11 @@ class Topology:
         self.conflicts = conflicts
         self.nodes_on: dict[str, set[str]] = {switch: set() for switch in switches}
         self.switches_of: dict[str, set[str]] = {}
-        self.trunks: dict[str, set[str]] = {switch: set() for switch in switches}
-        """Switches that a switch is cabled to."""
         for link in links:
             for here, there in ((link.a, link.b), (link.b, link.a)):
                 if here.kind == "switch" and there.kind == "node":
                     self.nodes_on.setdefault(here.owner, set()).add(there.owner)
                     self.switches_of.setdefault(there.owner, set()).add(here.owner)
-                elif here.kind == "switch":
-                    self.trunks.setdefault(here.owner, set()).add(there.owner)
-
-    def distance(self, a: str, b: str) -> int | None:
-        """How many switches are between two nodes at the least (1: they share one); None: no way is known."""
-        if a == b:
-            return 0
-        goal = self.switches_of.get(b, set())
-        seen = set(self.switches_of.get(a, ()))
-        line = deque((switch, 1) for switch in seen)
-        while line:
-            switch, hops = line.popleft()
-            if switch in goal:
-                return hops
-            for other in self.trunks.get(switch, set()) - seen:
-                seen.add(other)
-                line.append((other, hops + 1))
-        return None
 
     def near(self, nodes: Iterable[str]) -> list[tuple[str, list[str]]]:
         """The nodes by the switch that they are on, most together first; those on no known switch last, under ''."""

@@ -15,6 +15,7 @@ from strata.cli.reading import read_text
 from strata.cli.session import Session, pass_session
 from strata.cli.times import WHEN, when
 from strata.cli.words import complete_node, complete_select, items, segment, select_help
+from strata.hardware.alerts.commands import severity_colour
 
 if TYPE_CHECKING:
     from strata.cli.client import Json
@@ -23,7 +24,6 @@ KINDS = (
     "system", "chassis", "manager", "processor", "memory", "drive", "storage", "nic", "port", "accelerator",
     "power-supply", "fan", "pcie-device", "switch", "pdu", "outlet", "battery", "other",
 )  # fmt: skip
-HEALTH = {"ok": "green", "warning": "yellow", "critical": "red"}
 
 BMCS = (
     ls.plain("address"),
@@ -48,7 +48,7 @@ COMPONENTS = (
     ls.plain("part", shown=False),
     ls.plain("serial"),
     ls.plain("firmware"),
-    ls.Field("health", lambda item: item["health"] or "-", colour=lambda text: HEALTH.get(text, "")),
+    ls.Field("health", lambda item: item["health"] or "-", colour=severity_colour),
     ls.plain("macs", shown=False),
     ls.plain("facts", shown=False),
     ls.plain("shape", shown=False),
@@ -225,7 +225,7 @@ def show(session: Session, what: str, as_json: bool) -> None:
     )
     session.out.line()
     for depth, part in _tree(found["components"]):
-        session.out.line("  " * depth + _described(part), colour=HEALTH.get(part["health"] or "ok", ""))
+        session.out.line("  " * depth + _described(part), colour=severity_colour(part["health"] or "ok"))
 
 
 def _tree(parts: list[Json]) -> Iterable[tuple[int, Json]]:

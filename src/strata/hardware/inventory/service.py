@@ -66,10 +66,8 @@ class VisibleInventory:
         nodes = self.nodes(known)
         # Several machines may share a BMC: what is counted of all is for those who may see all.
         whole = self._sees is None or len(nodes) == max(1, len(known.machines))
-        return BmcSummary(
-            address=known.address,
-            identity=known.identity,
-            seen=known.seen,
+        return BmcSummary.of(
+            known,
             nodes=nodes,
             machines=len(known.machines) if whole else len(nodes),
             components=_counted(known) if whole else {},

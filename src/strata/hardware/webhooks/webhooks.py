@@ -21,7 +21,7 @@ from strata.core.errors import BadRequest, Corrupt, StrataError
 from strata.core.texts import Out
 from strata.core.urls import refuse_login, shown
 from strata.fleet.access.sealing import Seal
-from strata.fleet.tasks import cancelled
+from strata.fleet.tasks import beside, cancelled
 from strata.hardware.alerts.records import Alert
 from strata.hardware.bmc.protocol import Severity
 from strata.hardware.events.log import EventLog
@@ -350,9 +350,7 @@ class Webhooks:
     def _end(self, name: str) -> None:
         post = self.posts.pop(name, None)
         if post is not None:
-            task = asyncio.create_task(post.stop())
-            self._ending.add(task)
-            task.add_done_callback(self._ending.discard)
+            beside(self._ending, post.stop())
 
 
 def _about(key: str) -> str:

@@ -96,7 +96,7 @@ def health(session: Session, root: Path, view: ls.Listing) -> None:
 @ls.json_option
 @pass_session
 def cdi(session: Session, root: Path, into: Path | None, as_json: bool) -> None:
-    """Specifications for the Container Device Interface, by which podman and others give devices to containers.
+    """Print specifications for the Container Device Interface. By these, podman and others give devices to containers.
 
     They name the files of the driver that runs now: write them again when a driver was changed.
 
@@ -126,7 +126,8 @@ def cdi(session: Session, root: Path, into: Path | None, as_json: bool) -> None:
 @ls.json_option
 @pass_session
 def confine(session: Session, pid: int, devices: tuple[str, ...], as_json: bool) -> None:
-    """Let a process, and all that it starts, open no accelerators but those that it was given (as root).
+    """Let a process open no accelerators but those that it was given (as root). All that it starts is held to that,
+    too.
 
     For the prolog of a scheduler that does not do it itself; Slurm does.
 

@@ -46,7 +46,7 @@ _cache = click.option(
 
 @click.group("container")
 def container() -> None:
-    """Run programs in container images on this machine, and look after the images that are here."""
+    """Run programs in container images here, and look after those images."""
 
 
 @container.command("run")

@@ -60,7 +60,7 @@ ENVIRONMENTS.show("Show an environment: what jobs get in it, and its versions.",
 ENVIRONMENTS.put_files(
     _read,
     lambda found: f"version {found['version']}",
-    "Make new versions of the environments that FILES (YAML; - is standard input) hold: all of them, or none.",
+    "Make new versions of the environments that FILES hold: all of them, or none. They are YAML; - is standard input.",
     "strata environment put environments.yaml",
 )
 ENVIRONMENTS.delete("Remove an environment. What was derived from it stays.", "strata environment delete old")
@@ -87,7 +87,7 @@ def derive(
     description: str,
     as_json: bool,
 ) -> None:
-    """Make an environment NAME of your own from PARENT (NAME or NAME@VERSION), with something more.
+    """Make an environment of your own from PARENT, with something more. PARENT is NAME or NAME@VERSION.
 
     \b
     Example: strata environment derive pytorch mine --module cuda/12 --env OMP_NUM_THREADS=4
@@ -113,7 +113,7 @@ def derive(
 @ls.json_option
 @pass_session
 def promote(session: Session, name: str, version: int, runtime: str, as_json: bool) -> None:
-    """Test a version on this machine, as you; if it passes, make it the version that jobs get.
+    """Test a version on this machine, as you. If it passes, it is the version that jobs get.
 
     \b
     Example: strata environment promote pytorch

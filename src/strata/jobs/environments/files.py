@@ -20,7 +20,5 @@ def read_environments(text: str, source: str) -> dict[str, EnvironmentSpec]:
         written = document.read(WrittenEnvironment)
         if written.name in found:
             raise BadRequest(f"environment {written.name} is there twice", where=document.place("name"))
-        found[written.name] = EnvironmentSpec(
-            **{field: getattr(written, field) for field in EnvironmentSpec.__struct_fields__}
-        )
+        found[written.name] = EnvironmentSpec.of(written)
     return found

@@ -4,40 +4,25 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from litestar import Response, delete, get, post, put
+from litestar import Response, get, post
 from litestar.params import JSONBody, QueryParameter
 
-from strata.api.http import AnyRequest, expected_revision, revision_tag
+from strata.api.http import revision_tag
+from strata.api.named import Named
 from strata.api.rights import needs
 from strata.api.services import Asked, NamePath
-from strata.core.texts import ListOf
 from strata.jobs.environments import records as a
 from strata.jobs.environments.service import EnvironmentService
 
 _TAG = "environments"
+_ENVIRONMENTS = Named("/v1/environments", EnvironmentService, "environment", tag=_TAG, current=EnvironmentService.show)
 VersionQuery = Annotated[int, QueryParameter(ge=0, le=999_999)]
-
-
-@get("/v1/environments", tags=[_TAG], **needs("read", "environment"))
-async def list_environments(ask: Asked) -> ListOf[a.EnvironmentView]:
-    """All work environments."""
-    return await ask.of(EnvironmentService).all(ask.who)
 
 
 @get("/v1/environments/{name:str}", tags=[_TAG], **needs("read", "environment", 404))
 async def show_environment(ask: Asked, name: NamePath, version: VersionQuery = 0) -> Response[a.EnvironmentView]:
     """One of them: the version that counts, unless another is asked for, and what jobs get in it."""
     view = await ask.of(EnvironmentService).show(ask.who, name, version)
-    return Response(view, headers={"ETag": revision_tag(view.revision)})
-
-
-@put("/v1/environments/{name:str}", tags=[_TAG], **needs("create", "environment", 404, 409, 412, body=True))
-async def put_environment(
-    request: AnyRequest, ask: Asked, name: NamePath, data: JSONBody[a.EnvironmentSpec]
-) -> Response[a.EnvironmentView]:
-    """Make a new version. It counts once it is promoted. `If-Match` is honoured."""
-    expected = await expected_revision(request, lambda: ask.of(EnvironmentService).show(ask.who, name))
-    view = await ask.of(EnvironmentService).put(ask.who, name, data, expected)
     return Response(view, headers={"ETag": revision_tag(view.revision)})
 
 
@@ -52,11 +37,16 @@ async def promote_environment(ask: Asked, name: NamePath, data: JSONBody[a.Promo
     return await ask.of(EnvironmentService).promote(ask.who, name, data)
 
 
-@delete("/v1/environments/{name:str}", tags=[_TAG], **needs("delete", "environment", 404, 409, 412))
-async def delete_environment(request: AnyRequest, ask: Asked, name: NamePath) -> None:
-    """Remove one. What was derived from it stays. `If-Match` is honoured."""
-    expected = await expected_revision(request, lambda: ask.of(EnvironmentService).show(ask.who, name))
-    await ask.of(EnvironmentService).delete(ask.who, name, expected)
-
-
-HANDLERS = [list_environments, show_environment, put_environment, promote_environment, delete_environment]
+HANDLERS = [
+    _ENVIRONMENTS.list(EnvironmentService.all, "All work environments."),
+    _ENVIRONMENTS.put(
+        EnvironmentService.put,
+        "Make a new version. It counts once it is promoted. `If-Match` is honoured.",
+        verb="create",
+    ),
+    _ENVIRONMENTS.delete(
+        EnvironmentService.delete, "Remove one. What was derived from it stays. `If-Match` is honoured."
+    ),
+    show_environment,
+    promote_environment,
+]

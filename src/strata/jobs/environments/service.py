@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
 from strata.core.errors import BadRequest, Conflict, Denied, Refused
-from strata.core.texts import ListOf
 from strata.fleet.access.principal import Principal
 from strata.fleet.fleet import Fleet
 from strata.jobs.containers.records import check
@@ -48,9 +47,9 @@ class EnvironmentService:
         """Follow no more."""
         await self._records.stop()
 
-    async def all(self, who: Principal) -> ListOf[EnvironmentView]:
+    async def all(self, who: Principal) -> Sequence[EnvironmentView]:
         """All of them, by name."""
-        return ListOf(items=tuple(self._view(one) for _, one in self._records.sorted))
+        return [self._view(one) for _, one in self._records.sorted]
 
     async def show(self, who: Principal, name: str, version: int = 0) -> EnvironmentView:
         """One of them; ``version``: another than the one that counts."""
@@ -144,12 +143,7 @@ class EnvironmentService:
             promoted=version.tested is not None,
             spec=version.spec,
             whole=pinned(version),
-            versions=tuple(
-                EnvironmentVersion(
-                    number=past.number, author=past.author, time=past.time, parent=past.parent, tested=past.tested
-                )
-                for past in one.versions
-            ),
+            versions=tuple(EnvironmentVersion.of(past) for past in one.versions),
             current=one.current,
             revision=self._records.revision(one.name),
         )

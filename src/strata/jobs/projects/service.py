@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from strata.core.errors import BadRequest, Denied, Refused
-from strata.core.texts import ListOf
 from strata.fleet.access.principal import Principal
 from strata.fleet.fleet import Fleet
 from strata.jobs.projects.records import Project, ProjectSpec, ProjectView
@@ -28,9 +27,9 @@ class ProjectService:
         self.take = self._usage.take
         self.clear = self._usage.clear
 
-    async def all(self, who: Principal) -> ListOf[ProjectView]:
+    async def all(self, who: Principal) -> Sequence[ProjectView]:
         """All of them, by name."""
-        return ListOf(items=tuple(self._view(one) for _, one in self._records.sorted))
+        return [self._view(one) for _, one in self._records.sorted]
 
     async def show(self, who: Principal, name: str) -> ProjectView:
         """One of them."""
@@ -125,18 +124,13 @@ class ProjectService:
         spec = project.spec
         ended, used = self._usage.ended(project.name, self._clock() - spec.per)
         count, taken = self._usage.open(project.name)
-        return ProjectView(
+        return ProjectView.of(
+            spec,
             name=project.name,
             revision=self._records.revision(project.name),
-            members=spec.members,
-            core_hours=spec.core_hours,
-            accelerator_hours=spec.accelerator_hours,
-            kwh=spec.kwh,
             used_kwh=used.joules / KWH,
             kwh_error=used.error / KWH,
             measured_jobs=int(used.measured),
-            per=spec.per,
-            description=spec.description,
             used_core_hours=used.cores / HOUR,
             used_accelerator_hours=used.accelerators / HOUR,
             booked_core_hours=taken.cores / HOUR,

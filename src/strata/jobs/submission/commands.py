@@ -12,11 +12,13 @@ import click
 
 from strata.cli import exits
 from strata.cli import listing as ls
+from strata.cli.options import Watts
 from strata.cli.output import Column, many, state_colour
 from strata.cli.reading import read_text
 from strata.cli.session import Session, pass_session
 from strata.cli.times import DURATION, span, when
 from strata.cli.words import items, pairs, segment
+from strata.core.printable import shortened
 from strata.core.units import mebibytes, show_mebibytes, show_watts
 from strata.jobs.reservations.commands import reservation as reservation_group
 from strata.jobs.targets.commands import target as target_group
@@ -120,6 +122,7 @@ job.add_command(reservation_group)
 @click.option("--memory", type=Memory(), help="On each node: 4G, 500M.")
 @click.option("--accelerators", metavar="[TYPE:]COUNT", help="On each node.")
 @click.option("--time", "limit", type=DURATION, help="It is ended after so long: 10m, 2h.")
+@click.option("--power", type=Watts(1, 1e7), metavar="WATTS", help="Each node draws at most so much: 350W, 1.5kW.")
 @click.option("--array", metavar="FIRST-LAST[:STEP][%N]", help="Many alike, N of them at the same time.")
 @click.option("--after", multiple=True, metavar="[WHAT:]JOB", help=f"After another job; WHAT: {', '.join(AFTERS)}.")
 @click.option("--image", help="Run it in this image; more of a container goes into a document.")
@@ -128,7 +131,8 @@ job.add_command(reservation_group)
 @click.option("--environment", metavar="NAME[@VERSION]", help="Run it in this work environment.")
 @click.option("--env", multiple=True, metavar="NAME=VALUE", help="Set in its environment.")
 @click.option("--workdir", type=click.Path(), help="Where it begins. Default: the account's home.")
-@click.option("--stdout", type=click.Path(), help="Where its output goes; %a is the index in the array.")
+@click.option("--stdout", type=click.Path(), help="Where its output goes; %j: its id, %x: its name, %a: array index.")
+@click.option("--stderr", type=click.Path(), help="Where its errors go, named likewise. Default: with its output.")
 @click.option("--data", multiple=True, metavar="PLACE", help="Where its input is; targets near it are preferred.")
 @click.option("--retries", type=click.IntRange(min=0, max=10), help="Run it again when it fails.")
 @click.option("--held", is_flag=True, default=None, help="Not before it is released.")
@@ -154,7 +158,7 @@ def submit(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Submit a job: a YAML document, a command line, or both; command-line options override the document.
+    """Submit a job: a YAML document, a command line, or both. Options override the document.
 
     It runs as your account, by the scheduler that can begin it first. Prints its id.
 
@@ -326,7 +330,7 @@ def _acts(verb: str, done: str, doc: str) -> None:
             session.out.json(found)
             return
         for one in found:
-            session.out.line(f"{done} {one['id']}: {_state(one)}")
+            session.out.line(f"{done} {one['id']}: {_in_words(one)}")
 
 
 _acts("cancel", "cancelled", "End jobs. One that has ended stays as it ended.")
@@ -340,7 +344,7 @@ _acts("release", "released", "Let jobs begin that are held.")
 @ls.json_option
 @pass_session
 def wait(session: Session, ident: str, timeout: float | None, as_json: bool) -> None:
-    """Stay until a job has ended; the exit code is the job's, or 1 if it ended otherwise or takes longer.
+    """Stay until a job has ended. The exit code is the job's, or 1 if it ended otherwise or takes longer.
 
     \b
     Example: strata job wait 4k2j9x0qv7m1 --timeout 1h
@@ -421,6 +425,8 @@ def _overlay(document: Json, words: Sequence[str], script: Path | None, options:
             resources[name] = options[name]
     if options["limit"] is not None:
         resources["time"] = max(1, int(options["limit"]))
+    if options["power"] is not None:
+        resources["power"] = int(options["power"])
     if options["accelerators"]:
         resources["accelerators"] = options["accelerators"]
     if options["array"]:
@@ -433,7 +439,7 @@ def _overlay(document: Json, words: Sequence[str], script: Path | None, options:
         document["after"] = [_dependency(text) for text in options["after"]]
     if options["env"]:
         document["env"] = {**document.get("env", {}), **pairs(options["env"], option="--env")}
-    for name in ("workdir", "stdout"):
+    for name in ("workdir", "stdout", "stderr"):
         if options[name] is not None:
             document[name] = str(Path(options[name]).absolute())
     if options["data"]:
@@ -496,8 +502,7 @@ def _energy(found: Json) -> str:
 def _runs(document: Json) -> str:
     import shlex
 
-    words = shlex.join((document["command"] or "a script", *document["arguments"]))
-    return words if len(words) <= _RUNS else f"{words[:_RUNS]}..."
+    return shortened(shlex.join((document["command"] or "a script", *document["arguments"])), _RUNS)
 
 
 def _asks(resources: Json, environment: str, assumed: Sequence[str]) -> str:

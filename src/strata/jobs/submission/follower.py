@@ -128,13 +128,15 @@ class JobFollower:
         return min((lines[ident].submitted for ident in open_jobs), default=self._clock()) - _CLOCKS
 
     async def cancel(self, job: Job) -> None:
-        """Tell its scheduler; one that does not hear it now is told again."""
+        """Tell its scheduler; one that does not hear it now is told again. Of one that may not have arrived, it is seen
+        whether it has."""
         target = self._targets.get(job.target)
-        if target is None or not self._ours(target, job) or not job.there:
+        if target is None or not self._ours(target, job):
             return
-        self._told[job.id] = self._clock()
         try:
-            await target.scheduler.cancel(job.account, [job.there])
+            if job.there:
+                self._told[job.id] = self._clock()
+                await target.scheduler.cancel(job.account, [job.there])
             await self.look(target)
         except StrataError as error:
             log.warning("a job could not be ended yet", extra={"job": job.id, "reason": str(error)})

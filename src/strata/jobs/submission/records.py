@@ -53,7 +53,9 @@ class JobDocument(In, frozen=True, kw_only=True):
     """Where it begins. None: the home of its account."""
     stdin: PathText | None = None
     stdout: PathText | None = None
-    """Where its output goes; ``%a`` in it is the index in the array. None: into the job's folder."""
+    """Where its output goes. None: into the job's folder. In the paths of its files, ``%j`` and ``%A`` are the job's
+    id, ``%u`` its account, ``%x`` its name, and ``%a`` the index in the array (where ``%j`` is refused: write
+    ``%A_%a``). Any other ``%`` is refused."""
     stderr: PathText | None = None
     """None: with the output."""
     container: Container | None = None

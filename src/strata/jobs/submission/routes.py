@@ -89,9 +89,7 @@ async def list_jobs(
     ask: Asked,
     everybody: Everybody = False,
     owner: Text = None,
-    in_state: Annotated[
-        StateFilter | None, QueryParameter(name="state", description="In this state, or ended so.")
-    ] = None,
+    in_state: InState = None,
     target: TargetName = None,
     name: Text = None,
     limit: Limit = 100,

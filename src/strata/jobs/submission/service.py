@@ -40,6 +40,7 @@ from strata.jobs.submission.caps import JobCaps
 from strata.jobs.submission.energy import JobEnergy
 from strata.jobs.submission.follower import JobFollower
 from strata.jobs.submission.index import Age, JobIndex
+from strata.jobs.submission.patterns import called, filled
 from strata.jobs.submission.records import (
     Considered,
     Job,
@@ -65,7 +66,6 @@ from strata.platform.workload.service import WorkloadService
 from strata.schedulers.jobs import APART_FOLDER, After, State, Work
 from strata.schedulers.kinds import JOB_KINDS, open_job_scheduler
 from strata.schedulers.runner import Account, Place, Runner
-from strata.store.records import Records
 
 PREFIX = "jobs/"
 _LETTERS = "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -98,9 +98,7 @@ class JobService:
         self._projects = fleet.services.find(ProjectService)
         self._waiting: dict[str, asyncio.Event] = {}
         self._stopping = False
-        self.records = Records(
-            fleet.store,
-            fleet.ledger,
+        self.records = fleet.records(
             Job,
             kind="job",
             prefix=PREFIX,
@@ -260,7 +258,7 @@ class JobService:
                     target=candidate.target.name,
                     kind=candidate.target.kind,
                     queue=candidate.queue,
-                    stdout=_kept_at(job.document, job.folder, candidate.target),
+                    stdout=_kept_at(filled(job.document, job.id, job.account), job.folder, candidate.target),
                     tried=self._clock(),
                 )
                 await self.records.put(who.name, job.id, job, action="submit", detail={"target": job.target})
@@ -411,7 +409,7 @@ class JobService:
         queue: str | None,
         unpacked: Mapping[str, Unpacked],
     ) -> Work:
-        folder = _folder(account, ident)
+        document, folder = filled(document, ident, account.name), _folder(account, ident)
         there = self._there(document, account, target, unpacked)
         after: list[tuple[After, str]] = []
         for number, dependency in enumerate(document.after):
@@ -429,7 +427,7 @@ class JobService:
             document, folder = without_container(document), APART_FOLDER
         return Work(
             key=ident,
-            name=document.name or f"strata-{ident}",
+            name=called(document, ident),
             script=script_of(
                 msgspec.structs.replace(document, retries=0) if apart else document,
                 folder,
@@ -473,7 +471,7 @@ class JobService:
         now = self._clock()
         state: State = "held" if document.held else "waiting"
         indices: Sequence[int | None] = document.array.indices if document.array else (None,)
-        folder = _folder(account, ident)
+        folder, files = _folder(account, ident), filled(document, ident, account.name)
         return Job(
             id=ident,
             document=document,
@@ -487,8 +485,8 @@ class JobService:
             tried=now,
             tasks=tuple(Task(index=index, state=state) for index in indices),
             folder=folder,
-            stdout=_kept_at(document, folder, first.target),
-            stderr=document.stderr or "",
+            stdout=_kept_at(files, folder, first.target),
+            stderr=files.stderr or "",
             considered=_considered(choice.candidates, choice.refused),
             assumed=assumed,
             request_key=key,

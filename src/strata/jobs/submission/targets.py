@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import msgspec
 
 from strata.core.errors import BadRequest, DeviceError, StrataError
+from strata.jobs.submission.patterns import check_patterns
 from strata.jobs.submission.records import JobDocument, Kind
 from strata.schedulers.jobs import JobScheduler, JobSeen, Queue, RunsApart
 from strata.schedulers.kinds import open_reservations
@@ -166,6 +167,7 @@ def check(document: JobDocument, array_most: int) -> None:
         path = getattr(document, field)
         if path is not None and "/../" in f"{path}/":
             raise BadRequest("has no ..", where=field)
+    check_patterns(document)
     needs = document.needs
     if needs.tasks < needs.nodes:
         raise BadRequest("there is a task for each node at least", where="resources.tasks")

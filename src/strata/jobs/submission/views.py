@@ -53,6 +53,10 @@ def line(job: Job, told: tuple[str, float | None] = ("", None)) -> JobLine:
         count_ended, failed = len(over), len(bad)
     if state != "ended" and told[0]:
         reason = told[0]
+    if job.cancelled and state in ("waiting", "held"):
+        state = "ending"
+        which = "ended it" if job.there else "said whether it has it"
+        reason = f"cancelled by {job.cancelled}; {job.target} has not {which} yet"
     reason = reason or not_capped(job)
     return JobLine(
         id=job.id,
@@ -79,20 +83,8 @@ def line(job: Job, told: tuple[str, float | None] = ("", None)) -> JobLine:
 
 def view(job: Job, short: JobLine) -> JobView:
     """A job with all that is known."""
-    return JobView.of(
-        short,
-        there=job.there,
-        controller=job.controller,
-        stdout=job.stdout,
-        stderr=job.stderr,
-        considered=job.considered,
-        assumed=job.assumed,
-        uncapped=job.uncapped,
-        energy=job.energy,
-        rerun_of=job.rerun_of,
-        document=job.document,
-        array=tuple(TaskView.of(task) for task in job.tasks) if job.document.array else (),
-    )
+    tasks = tuple(TaskView.of(task) for task in job.tasks) if job.document.array else ()
+    return JobView.of(short, job, array=tasks)
 
 
 def not_capped(job: Job) -> str:

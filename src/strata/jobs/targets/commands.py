@@ -32,7 +32,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
 
 @click.group()
 def target() -> None:
-    """Connect what runs jobs on nodes that are not Strata's: a Kubernetes, another site's cluster."""
+    """Connect what runs jobs on others' nodes: a Kubernetes, another site's cluster."""
 
 
 @target.command()

@@ -79,7 +79,7 @@ class TargetService:
         before = self._records.find(name)
         if before is not None and before.spec.kind != asked.kind:
             raise Conflict(f"{name} is a {before.spec.kind}", where=f"job target {name}", hint="give it another name")
-        spec = TargetSpec(kind=asked.kind, on=asked.on, env=asked.env, kubernetes=asked.kubernetes)
+        spec = TargetSpec.of(asked)
         record = JobTarget(
             spec=spec,
             sealed=self._token(name, asked, before),

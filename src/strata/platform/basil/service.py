@@ -36,14 +36,11 @@ class BasilService:
         for (role, state, architecture, has), members in alike.items():
             nids, names = zip(*sorted(members), strict=True)
             items.append(
-                BasilNodes(
-                    role="BATCH" if role == "BATCH" else "INTERACTIVE",
+                BasilNodes.of(
+                    has,
+                    role=role,
                     state=state,
                     architecture=architecture,
-                    sockets=has.sockets,
-                    cores=has.cores,
-                    threads=has.threads,
-                    memory=has.memory,
                     accelerators=tuple(one.type or "GPU" for one in has.gpus for _ in range(one.count)),
                     nids=nids,
                     names=names,

@@ -90,7 +90,7 @@ def put(
 @ls.json_option
 @pass_session
 def render(session: Session, node: str, as_json: bool) -> None:
-    """Show the four files that a node gets: meta-data, user-data, vendor-data, network-config.
+    """Show the files that a node gets: meta-data, user-data, vendor-data, network-config.
 
     \b
     Example: strata cloud-init render n1

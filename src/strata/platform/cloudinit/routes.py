@@ -2,40 +2,16 @@
 
 from __future__ import annotations
 
-from litestar import delete, get, put
-from litestar.params import JSONBody
+from litestar import get
 
+from strata.api.named import Named
 from strata.api.rights import needs
-from strata.api.services import Asked, NamePath, NodePath
-from strata.core.texts import ListOf
-from strata.platform.cloudinit.records import CloudInitSpec, CloudInitView, Rendered
+from strata.api.services import Asked, NodePath
+from strata.platform.cloudinit.records import Rendered
 from strata.platform.cloudinit.service import CloudInitService
 
 _TAG = "cloud-init"
-
-
-@get("/v1/cloud-init", tags=[_TAG], **needs("read", "boot"))
-async def list_cloud_init(ask: Asked) -> ListOf[CloudInitView]:
-    """All documents."""
-    return ListOf(items=tuple(await ask.of(CloudInitService).all(ask.who)))
-
-
-@get("/v1/cloud-init/{name:str}", tags=[_TAG], **needs("read", "boot", 404))
-async def show_cloud_init(ask: Asked, name: NamePath) -> CloudInitView:
-    """One of them."""
-    return await ask.of(CloudInitService).one(ask.who, name)
-
-
-@put("/v1/cloud-init/{name:str}", tags=[_TAG], **needs("change", "boot", 409, body=True))
-async def put_cloud_init(ask: Asked, name: NamePath, data: JSONBody[CloudInitSpec]) -> CloudInitView:
-    """Create or replace a document. What looks like a secret is refused: whoever has a node's address can read it."""
-    return await ask.of(CloudInitService).put(ask.who, name, data)
-
-
-@delete("/v1/cloud-init/{name:str}", tags=[_TAG], **needs("delete", "boot", 404, 409))
-async def delete_cloud_init(ask: Asked, name: NamePath) -> None:
-    """Remove a document."""
-    await ask.of(CloudInitService).delete(ask.who, name)
+_DOCUMENTS = Named("/v1/cloud-init", CloudInitService, "cloud_init", tag=_TAG, kind="boot", plural="cloud_init")
 
 
 @get("/v1/nodes/{name:str}/cloud-init", tags=[_TAG], **needs("read", "boot", 404))
@@ -44,4 +20,14 @@ async def render_cloud_init(ask: Asked, name: NodePath) -> Rendered:
     return await ask.of(CloudInitService).render(ask.who, name)
 
 
-HANDLERS = [list_cloud_init, show_cloud_init, put_cloud_init, delete_cloud_init, render_cloud_init]
+HANDLERS = [
+    _DOCUMENTS.list(CloudInitService.all, "All documents."),
+    _DOCUMENTS.show(CloudInitService.one, "One of them."),
+    _DOCUMENTS.put(
+        CloudInitService.put,
+        "Create or replace a document. What looks like a secret is refused: whoever has a node's address can read it.",
+        statuses=(409,),
+    ),
+    _DOCUMENTS.delete(CloudInitService.delete, "Remove a document."),
+    render_cloud_init,
+]

@@ -56,7 +56,7 @@ class CloudInitService:
 
     async def put(self, who: Principal, name: str, spec: CloudInitSpec) -> CloudInitView:
         """Create or replace one."""
-        record = self.made(CloudInit(name=name, **{field: getattr(spec, field) for field in spec.__struct_fields__}))
+        record = self.made(CloudInit.of(spec, name=name))
         await self.records.put(who.name, name, record, detail={"select": spec.select[:200]})
         return self._view(who, record)
 

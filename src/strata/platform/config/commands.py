@@ -207,7 +207,7 @@ def _kept(client: Client, kind: KeptKind) -> list[Mapping[str, Any]]:
 @ls.json_option
 @pass_session
 def check(session: Session, directory: Path, system: str, branch: str, commit: str, as_json: bool) -> None:
-    """Read the repository in DIRECTORY and say what is wrong with it; templates are rendered for all its nodes. Needs
+    """Read the repository in DIRECTORY and say what is wrong with it. Templates are rendered for all its nodes. Needs
     no service: whether the fleet can have what is wanted, 'strata config plan' says.
 
     \b
@@ -416,7 +416,7 @@ def watch(
     every: float,
     as_json: bool,
 ) -> None:
-    """Have the service follow a branch of the repository at URL (a path of its machine, https:// or ssh).
+    """Have the service follow a branch of the repository at URL. URL is a path of its machine, https:// or ssh.
 
     A bad commit changes nothing: the last good configuration stays. A branch that was put elsewhere (force-push)
     waits for approval, whatever the policy.

@@ -125,7 +125,7 @@ def _system(left: Left) -> SystemEntry:
 def _check(left: Left) -> CheckEntry:
     left.need("check", f"says what is checked: check, one of {', '.join(_CHECKS)}")
     spec = plain_check(left.document, {"kind": left.fields.pop("check"), **left.fields})
-    return CheckEntry(name=left.name, **{field: getattr(spec, field) for field in spec.__struct_fields__})
+    return CheckEntry.of(spec, name=left.name)
 
 
 def _profile(left: Left) -> ProfileEntry:

@@ -38,11 +38,11 @@ class ProfileKeeper:
 
     def said(self, name: str, record: Profile) -> ProfileEntry:
         """What the repository would say of a record."""
-        return ProfileEntry(name=name, **{field: getattr(record, field) for field in Profile.__struct_fields__})
+        return ProfileEntry.of(record, name=name)
 
     def made(self, spec: ProfileEntry, author: str) -> Profile:
         """The record of what is said; ``BadRequest`` where no node could boot by it."""
-        profile = Profile(**{field: getattr(spec, field) for field in Profile.__struct_fields__})
+        profile = Profile.of(spec)
         self._profiles.check(spec.name, profile)
         return profile
 

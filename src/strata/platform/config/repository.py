@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import gc
 import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,6 +17,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from strata.core.collecting import without_collecting
 from strata.core.errors import BadRequest, NotFound
 from strata.core.input.forms import in_words
 from strata.core.input.yamltree import Document, documents
@@ -61,20 +61,6 @@ _FILES = re.compile(r"((?:vendor|site|systems/[^/]+)/)?files/(.+)", re.DOTALL)
 """What is delivered as it is, or rendered: it is no configuration, also where it is YAML."""
 
 
-@contextlib.contextmanager
-def _without_collecting() -> Iterator[None]:
-    """Hundreds of thousands of small objects are made that all stay: looking through them for cycles, over and over,
-    takes several times as long as making them; so does looking through them once more for everything that follows."""
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collecting:
-            gc.freeze()
-            gc.enable()
-
-
 class _Said(NamedTuple):
     """Something that a document says of nodes."""
 
@@ -89,7 +75,7 @@ class _Said(NamedTuple):
 class Repository:
     """What the files of one state of a repository say, for one system."""
 
-    @_without_collecting()
+    @without_collecting()
     def __init__(
         self,
         files: Mapping[str, bytes],
@@ -118,7 +104,7 @@ class Repository:
 
     # what it comes to
 
-    @_without_collecting()
+    @without_collecting()
     def configuration(self, *, unchecked: bool = False) -> Configuration:
         """All layers merged and checked. ``unchecked``: whether each node can be is left to the service, which looks at
         those that are others than before."""

@@ -17,6 +17,7 @@ import numpy as np
 
 from strata.core.errors import BadRequest, Conflict, NotFound, Refused
 from strata.core.nodeset import fold
+from strata.core.printable import shortened
 from strata.fleet.access.principal import Principal
 from strata.fleet.alarm import Alarm, AlarmSeverity
 from strata.fleet.columns import Indices
@@ -39,7 +40,6 @@ from strata.platform.rollouts.records import ENDED, AbortRequest, Rollout, Rollo
 from strata.platform.rollouts.service import RolloutService
 from strata.platform.rollouts.sight import sight
 from strata.platform.rollouts.waves import waves
-from strata.store.records import Records
 
 if TYPE_CHECKING:
     from strata.platform.config.service import ConfigService
@@ -88,16 +88,10 @@ class RollingCommits:
         self._fleet = fleet
         self._duty = fleet.controller.leadership.duty(PLATFORM)
         self._service = service
-        store, ledger = fleet.store, fleet.ledger
-        self._records = Records(
-            store,
-            ledger,
-            RollingCommit,
-            kind="config-rolling",
-            prefix="config/rolling/",
-            changed=lambda *_: self._round.soon(),
+        self._records = fleet.records(
+            RollingCommit, kind="config-rolling", prefix="config/rolling/", changed=lambda *_: self._round.soon()
         )
-        self._parts = Records(store, ledger, ConfigurationPart, kind="config-part", prefix="config/part/")
+        self._parts = fleet.records(ConfigurationPart, kind="config-part", prefix="config/part/")
         self._round = Recurring("rolling commits", self._go_on, self._pause, trouble="a commit cannot be rolled out")
 
     async def load(self) -> None:
@@ -162,7 +156,7 @@ class RollingCommits:
                 CommitRollout(
                     name=name,
                     nodes=len(nodes),
-                    nodeset=nodeset if len(nodeset) <= _SHOWN else f"{nodeset[:_SHOWN]}...",
+                    nodeset=shortened(nodeset, _SHOWN),
                     set=wanted,
                     waves=tuple(len(wave.nodes) for wave in waves(0, nodes, policy.waves)),
                 )

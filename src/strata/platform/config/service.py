@@ -476,13 +476,7 @@ class ConfigService:
         return keeper
 
     def _done(self, configuration: Configuration, found: Difference, revision: int) -> ConfigDone:
-        return ConfigDone(
-            commit=configuration.commit,
-            system=configuration.system,
-            changes=found.changes,
-            unchanged=found.unchanged,
-            revision=revision,
-        )
+        return ConfigDone.of(configuration, found, revision=revision, rollouts=())
 
     def _brake(self, found: Difference) -> str:
         """Why this is not done without being told twice; empty: it is."""

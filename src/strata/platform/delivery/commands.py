@@ -37,7 +37,8 @@ DRIFT = (
 def render(
     session: Session, node: str, directory: Path, system: str, commit: str, applied: bool, path: str, as_json: bool
 ) -> None:
-    """Show what a node would be configured with by the repository in DIRECTORY: files, users, services and the rest.
+    """Show what a node would be configured with by the repository in DIRECTORY. These are files, users, services and
+    the rest.
 
     Without --applied it needs no service, and knows of a node what the repository says of it.
 
@@ -79,7 +80,7 @@ def render(
 @ls.listing(DRIFT)
 @pass_session
 def drift(session: Session, select: tuple[str, ...], view: ls.Listing) -> None:
-    """List what is not as it was delivered on the selected nodes (all without SELECT), and what agents have put right.
+    """List what is not as it was delivered, on the selected nodes or all. What agents have put right is shown, too.
 
     \b
     Example: strata config drift @compute

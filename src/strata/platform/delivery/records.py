@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 from msgspec import Meta
@@ -47,12 +47,19 @@ class Entry(In, frozen=True, kw_only=True, omit_defaults=True):
     """These nodes do not get it, whatever wider overlays say."""
     place: Annotated[str, Meta(max_length=4096)] = ""
     """Where it is written; filled in by the reader."""
+    by: ClassVar[str] = "name"
+
+    @property
+    def key(self) -> str:
+        """By what a narrower overlay replaces it."""
+        return str(getattr(self, self.by))
 
 
 class FileEntry(Entry, frozen=True, kw_only=True, omit_defaults=True):
     """A file. Its text is ``content``, or ``template`` (Jinja2), or in the repository's file ``source``, which is a
     template if its name ends with ``.j2``."""
 
+    by: ClassVar[str] = "path"
     path: PathText
     source: Annotated[str, Meta(pattern=rf"^{_PART}(/{_PART})*$(?!\n)|^$", max_length=512)] = ""
     content: Annotated[str, Meta(max_length=MOST_TEXT)] | None = None
@@ -64,11 +71,6 @@ class FileEntry(Entry, frozen=True, kw_only=True, omit_defaults=True):
     reload: CommandWords = ()
     """Run in the member when the file has changed while it runs."""
 
-    @property
-    def key(self) -> str:
-        """By what a narrower overlay replaces it."""
-        return self.path
-
 
 class GroupEntry(Entry, frozen=True, kw_only=True, omit_defaults=True):
     """A group of accounts."""
@@ -76,11 +78,6 @@ class GroupEntry(Entry, frozen=True, kw_only=True, omit_defaults=True):
     name: AccountText
     gid: Number | None = None
     accounts: Annotated[tuple[AccountText, ...], Meta(max_length=1000)] = ()
-
-    @property
-    def key(self) -> str:
-        """By what a narrower overlay replaces it."""
-        return self.name
 
 
 class UserEntry(Entry, frozen=True, kw_only=True, omit_defaults=True):
@@ -95,11 +92,6 @@ class UserEntry(Entry, frozen=True, kw_only=True, omit_defaults=True):
     comment: ColumnText = ""
     keys: Annotated[tuple[Annotated[str, Meta(pattern=PLAIN, max_length=16384)], ...], Meta(max_length=100)] = ()
 
-    @property
-    def key(self) -> str:
-        """By what a narrower overlay replaces it."""
-        return self.name
-
 
 class ServiceEntry(Entry, frozen=True, kw_only=True, omit_defaults=True):
     """A unit of the member's init."""
@@ -109,11 +101,6 @@ class ServiceEntry(Entry, frozen=True, kw_only=True, omit_defaults=True):
     """None: as the image has it."""
     running: bool | None = None
 
-    @property
-    def key(self) -> str:
-        """By what a narrower overlay replaces it."""
-        return self.name
-
 
 class PackageEntry(Entry, frozen=True, kw_only=True, omit_defaults=True):
     """A package that the member's own package manager (dpkg or rpm) has installed."""
@@ -122,24 +109,15 @@ class PackageEntry(Entry, frozen=True, kw_only=True, omit_defaults=True):
     version: VersionText = ""
     """Empty: any."""
 
-    @property
-    def key(self) -> str:
-        """By what a narrower overlay replaces it."""
-        return self.name
-
 
 class MountEntry(Entry, frozen=True, kw_only=True, omit_defaults=True):
     """A file system that is mounted in a member."""
 
+    by: ClassVar[str] = "target"
     target: PathText
     source: WordText = ""
     type: Annotated[str, Meta(pattern=r"^[a-z0-9._]{0,32}$(?!\n)")] = ""
     options: Annotated[str, Meta(pattern=PLAIN, max_length=1024)] = ""
-
-    @property
-    def key(self) -> str:
-        """By what a narrower overlay replaces it."""
-        return self.target
 
 
 class SysctlEntry(Entry, frozen=True, kw_only=True, omit_defaults=True):

@@ -344,16 +344,7 @@ class DeliveryService:
 def shown(node: str, revision: str, delivered: Delivered) -> RenderedOverlay:
     """What a node gets, for people."""
     files = tuple(
-        RenderedFile(
-            path=entry.path,
-            mode=entry.mode,
-            owner=entry.owner,
-            group=entry.group,
-            drift=entry.drift or "report",
-            members=entry.members,
-            place=entry.place,
-            content=text,
-        )
+        RenderedFile.of(entry, drift=entry.drift or "report", content=text)
         for entry, text in zip(delivered.merged.files, delivered.texts, strict=True)
     )
     rest = {field: delivered.merged.plain(field) for field in FIELDS if field != "files"}
@@ -361,16 +352,7 @@ def shown(node: str, revision: str, delivered: Delivered) -> RenderedOverlay:
 
 
 def _item(node: str, drifted: Drifted) -> DriftItem:
-    return DriftItem(
-        node=node,
-        what=drifted.what,
-        where=drifted.where,
-        how=drifted.how,
-        member=drifted.member,
-        policy=drifted.policy,
-        corrected=drifted.corrected,
-        since=drifted.since,
-    )
+    return DriftItem.of(drifted, node=node)
 
 
 def _words(drifted: Drifted) -> str:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from litestar import Response, delete, get, post, put
+from litestar import Response, get, post, put
 from litestar.params import JSONBody
 
-from strata.api.http import AnyRequest, expected_revision
+from strata.api.named import Named
 from strata.api.rights import needs
 from strata.api.services import Asked, NamePath, OperationPath
-from strata.core.texts import ListOf
 from strata.fleet.operations.records import Operation
 from strata.platform.flows.records import (
     FlowPlan,
     FlowRun,
-    FlowSpec,
     FlowStatus,
-    FlowView,
     RevokeRequest,
     SystemRun,
     SystemSpec,
@@ -25,34 +22,7 @@ from strata.platform.flows.service import FlowService
 from strata.platform.flows.system import SystemFlows
 
 _TAG = "flows"
-
-
-@get("/v1/flows", tags=[_TAG], **needs("read", "flow"))
-async def list_flows(ask: Asked) -> ListOf[FlowView]:
-    """All flows."""
-    return ListOf(items=tuple(await ask.of(FlowService).all(ask.who)))
-
-
-@get("/v1/flows/{name:str}", tags=[_TAG], **needs("read", "flow", 404))
-async def show_flow(ask: Asked, name: NamePath) -> FlowView:
-    """One of them."""
-    return await ask.of(FlowService).one(ask.who, name)
-
-
-@put("/v1/flows/{name:str}", tags=[_TAG], **needs("change", "flow", 404, 409, 412, body=True))
-async def put_flow(request: AnyRequest, ask: Asked, name: NamePath, data: JSONBody[FlowSpec]) -> FlowView:
-    """Declare a flow, or change it. Runs that are under way go on as they began. `If-Match` is honoured."""
-    service = ask.of(FlowService)
-    expected = await expected_revision(request, lambda: service.one(ask.who, name))
-    return await service.put(ask.who, name, data, expected)
-
-
-@delete("/v1/flows/{name:str}", tags=[_TAG], **needs("delete", "flow", 404, 409, 412))
-async def delete_flow(request: AnyRequest, ask: Asked, name: NamePath) -> None:
-    """Forget a flow. `If-Match` is honoured."""
-    service = ask.of(FlowService)
-    expected = await expected_revision(request, lambda: service.one(ask.who, name))
-    await service.delete(ask.who, name, expected)
+_FLOWS = Named("/v1/flows", FlowService, "flow", tag=_TAG, current=FlowService.one)
 
 
 @post("/v1/flows/{name:str}/plan", tags=[_TAG], status_code=200, **needs("read", "flow", 404, body=True))
@@ -127,10 +97,13 @@ def _accepted(operation: Operation) -> Response[Operation]:
 
 
 HANDLERS = [
-    list_flows,
-    show_flow,
-    put_flow,
-    delete_flow,
+    _FLOWS.list(FlowService.all, "All flows."),
+    _FLOWS.show(FlowService.one, "One of them."),
+    _FLOWS.put(
+        FlowService.put,
+        "Declare a flow, or change it. Runs that are under way go on as they began. `If-Match` is honoured.",
+    ),
+    _FLOWS.delete(FlowService.delete, "Forget a flow. `If-Match` is honoured."),
     plan_flow,
     run_flow,
     show_flow_run,

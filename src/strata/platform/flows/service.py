@@ -8,6 +8,7 @@ import msgspec
 
 from strata.core.errors import BadRequest, Denied, NotFound, Refused
 from strata.core.nodeset import fold
+from strata.core.printable import shortened
 from strata.core.texts import wanted_values
 from strata.core.units import is_confirmed, many
 from strata.fleet.access.principal import Principal, Right
@@ -82,12 +83,12 @@ class FlowService:
 
     def said(self, name: str, record: Flow) -> FlowEntry:
         """What the repository would say of a record."""
-        return FlowEntry(name=name, steps=record.spec.steps, description=record.spec.description)
+        return FlowEntry.of(record.spec, name=name)
 
     def made(self, spec: FlowEntry, author: str) -> Flow:
         """The record of what is said; ``BadRequest`` where this fleet cannot have it."""
         self.check(spec.steps)
-        return Flow(spec=FlowSpec(steps=spec.steps, description=spec.description), author=author)
+        return Flow(spec=FlowSpec.of(spec), author=author)
 
     # -- runs
 
@@ -162,7 +163,7 @@ class FlowService:
                     name=step.name,
                     does=step.does,
                     nodes=len(nodes),
-                    nodeset=nodeset if len(nodeset) <= _SHOWN else f"{nodeset[:_SHOWN]}...",
+                    nodeset=shortened(nodeset, _SHOWN),
                     totals=totals,
                     disrupts=disrupts,
                     seconds=longest,
@@ -209,13 +210,7 @@ class FlowService:
 
     def _view(self, name: str) -> FlowView:
         flow = self.records.get(name)
-        return FlowView(
-            name=name,
-            description=flow.spec.description,
-            steps=flow.spec.steps,
-            author=flow.author,
-            revision=self.records.revision(name),
-        )
+        return FlowView.of(flow.spec, flow, name=name, revision=self.records.revision(name))
 
 
 def _confirmed(words: str, said: str, what: str) -> None:

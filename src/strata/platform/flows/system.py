@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 
 from strata.core.errors import BadRequest, Conflict, NotFound, Refused
 from strata.core.nodeset import fold
+from strata.core.printable import shortened
 from strata.core.units import is_confirmed, many
 from strata.fleet.access.principal import Principal
 from strata.fleet.fleet import Fleet
@@ -84,7 +85,7 @@ class SystemFlows:
                     nodes=len(nodes),
                     up=int(up.sum()),
                     down=int(runner.reached(nodes, stage.stop).sum()),
-                    missing=missing if len(missing) <= _SHOWN else f"{missing[:_SHOWN]}...",
+                    missing=shortened(missing, _SHOWN),
                 )
             )
         return SystemStatus(stages=tuple(found), operation=await self._under_way())

@@ -41,7 +41,7 @@ NODE_FIELDS = (
 
 @click.group()
 def health() -> None:
-    """Check whether nodes are fit for jobs, and say what is done about those that are not.
+    """Check whether nodes are fit for jobs, and say what is done if not.
 
     Checks only report. Nodes with the desire health=ok are drained, repaired and returned automatically:
     strata node set @compute health=ok

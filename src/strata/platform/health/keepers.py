@@ -25,12 +25,11 @@ class CheckKeeper:
 
     def said(self, name: str, record: HealthCheck) -> CheckEntry:
         """What the repository would say of a record."""
-        return CheckEntry(name=name, **{field: getattr(record.spec, field) for field in CheckSpec.__struct_fields__})
+        return CheckEntry.of(record.spec, name=name)
 
     def made(self, spec: CheckEntry, author: str) -> HealthCheck:
         """The record of what is said; ``BadRequest`` where it cannot be."""
-        plain = CheckSpec(**{field: getattr(spec, field) for field in CheckSpec.__struct_fields__})
-        return HealthCheck(spec=check(plain, f"health-check {spec.name}"), author=author)
+        return HealthCheck(spec=check(CheckSpec.of(spec), f"health-check {spec.name}"), author=author)
 
     def together(self, edits: Mapping[str, CheckEntry | None]) -> None:
         """Raise ``BadRequest`` where there would be more checks than agents run."""
@@ -48,8 +47,8 @@ class PolicyKeeper:
 
     def said(self, name: str, record: HealthPolicy) -> HealthPolicyEntry:
         """What the repository would say of a record."""
-        return HealthPolicyEntry(**{field: getattr(record, field) for field in HealthPolicy.__struct_fields__})
+        return HealthPolicyEntry.of(record, name=name)
 
     def made(self, spec: HealthPolicyEntry, author: str) -> HealthPolicy:
         """The record of what is said."""
-        return HealthPolicy(**{field: getattr(spec, field) for field in HealthPolicy.__struct_fields__})
+        return HealthPolicy.of(spec)

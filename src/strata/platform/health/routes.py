@@ -2,54 +2,18 @@
 
 from __future__ import annotations
 
-from litestar import delete, get, post, put
+from litestar import get, post, put
 from litestar.params import JSONBody
 
-from strata.api.http import AnyRequest, expected_revision
+from strata.api.named import Named
 from strata.api.rights import needs
-from strata.api.services import Asked, NamePath, Select
+from strata.api.services import Asked, Select
 from strata.core.texts import ListOf
-from strata.platform.health.records import (
-    CheckDetail,
-    Checked,
-    CheckRun,
-    CheckSpec,
-    CheckView,
-    HealthPolicy,
-    NodeHealth,
-)
+from strata.platform.health.records import Checked, CheckRun, HealthPolicy, NodeHealth
 from strata.platform.health.service import HealthService
 
 _TAG = "health"
-
-
-@get("/v1/health-checks", tags=[_TAG], **needs("read", "health"))
-async def list_health_checks(ask: Asked) -> ListOf[CheckView]:
-    """All checks, and how many nodes fail each."""
-    return ListOf(items=tuple(await ask.of(HealthService).checks(ask.who)))
-
-
-@get("/v1/health-checks/{name:str}", tags=[_TAG], **needs("read", "health", 404))
-async def show_health_check(ask: Asked, name: NamePath) -> CheckDetail:
-    """One of them, and which nodes fail it (the first 1000 of them)."""
-    return await ask.of(HealthService).one(ask.who, name)
-
-
-@put("/v1/health-checks/{name:str}", tags=[_TAG], **needs("change", "health", 404, 409, 412, body=True))
-async def put_health_check(request: AnyRequest, ask: Asked, name: NamePath, data: JSONBody[CheckSpec]) -> CheckView:
-    """Declare a check, or change it. The agents of the nodes that it selects run it from then on. `If-Match` is
-    honoured."""
-    service = ask.of(HealthService)
-    expected = await expected_revision(request, lambda: service.one(ask.who, name))
-    return await service.put(ask.who, name, data, expected)
-
-
-@delete("/v1/health-checks/{name:str}", tags=[_TAG], **needs("delete", "health", 404, 409, 412))
-async def delete_health_check(request: AnyRequest, ask: Asked, name: NamePath) -> None:
-    """Delete a check. `If-Match` is honoured."""
-    service = ask.of(HealthService)
-    expected = await expected_revision(request, lambda: service.one(ask.who, name))
-    await service.delete(ask.who, name, expected)
+_CHECKS = Named("/v1/health-checks", HealthService, "health_check", tag=_TAG, kind="health", current=HealthService.one)
 
 
 @get("/v1/node-health", tags=[_TAG], **needs("read", "health", 404))
@@ -77,10 +41,14 @@ async def put_health_policy(ask: Asked, data: JSONBody[HealthPolicy]) -> HealthP
 
 
 HANDLERS = [
-    list_health_checks,
-    show_health_check,
-    put_health_check,
-    delete_health_check,
+    _CHECKS.list(HealthService.checks, "All checks, and how many nodes fail each."),
+    _CHECKS.show(HealthService.one, "One of them, and which nodes fail it (the first 1000 of them)."),
+    _CHECKS.put(
+        HealthService.put,
+        "Declare a check, or change it. The agents of the nodes that it selects run it from then on. `If-Match` is "
+        "honoured.",
+    ),
+    _CHECKS.delete(HealthService.delete, "Delete a check. `If-Match` is honoured."),
     list_node_health,
     run_health_checks,
     show_health_policy,

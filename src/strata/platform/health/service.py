@@ -50,7 +50,6 @@ from strata.platform.health.records import (
 from strata.platform.workload.service import WorkloadService
 from strata.provisioning.agents.hub import Hub
 from strata.provisioning.agents.wire import Checks
-from strata.store.records import Records
 
 log = logging.getLogger(__name__)
 
@@ -73,17 +72,11 @@ class HealthService:
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
         self._clock = fleet.controller.clock
-        store, ledger = fleet.store, fleet.ledger
-        self._checks = Records(
-            store,
-            ledger,
-            HealthCheck,
-            kind="health-check",
-            listed_by="strata health list",
-            changed=lambda name, record: self._said(),
+        self._checks = fleet.records(
+            HealthCheck, kind="health-check", listed_by="strata health list", changed=lambda *_: self._said()
         )
-        self._policies = Records(store, ledger, HealthPolicy, kind="health-policy")
-        self._log = Records(store, ledger, Repaired, kind="health-repair", changed=self._logged)
+        self._policies = fleet.records(HealthPolicy, kind="health-policy")
+        self._log = fleet.records(Repaired, kind="health-repair", changed=self._logged)
         self._repairs: dict[str, dict[str, Repaired]] = {}
         """Node → what was done about it lately, by the key of the record."""
         self._others = OtherShares(fleet)

@@ -38,7 +38,7 @@ def _with_failures(session: Session, found: Json) -> None:
 
 @click.group()
 def playbook() -> None:
-    """Show the playbooks that the repository has the service run, and on which nodes they have run.
+    """Show the repository's playbooks, and on which nodes they have run.
 
     A document 'kind: playbook' of the repository names one, pinned to a commit, and the nodes it must be run on.
     """

@@ -287,9 +287,7 @@ class PlaybookService:
             failing=len(failing),
             waiting=len(nodes) - done - len(failing),
             trouble=had.trouble,
-            failures=tuple(
-                NodeFailure(node=names[uid], tries=one.tries, after=one.after, why=one.why) for uid, one in failing
-            ),
+            failures=tuple(NodeFailure.of(one, node=names[uid]) for uid, one in failing),
         )
 
 

@@ -124,7 +124,7 @@ def _spec(given: dict[str, Any]) -> Json:
 
 @click.group()
 def rollout() -> None:
-    """Change many nodes in waves, without hurting jobs; stop and go back where it does harm."""
+    """Change many nodes in waves, without hurting jobs. It stops and goes back where it does harm."""
 
 
 @select_help
@@ -168,7 +168,7 @@ def plan(session: Session, /, as_json: bool, **given: Any) -> None:
 @ls.json_option
 @pass_session
 def simulate(session: Session, /, failures: float | None, seed: int, as_json: bool, **given: Any) -> None:
-    """Try a rollout on the simulated twin of this cluster: how long it takes, and what breaks.
+    """Try a rollout on the simulated twin of this cluster. It tells how long it takes, and what breaks.
 
     The twin has the nodes, groups, states, wishes and budgets of the cluster, and takes the time that mutations took
     here. It runs in this process, in virtual time. Exit code 3 if the rollout does not get to its end.
@@ -205,7 +205,7 @@ def simulate(session: Session, /, failures: float | None, seed: int, as_json: bo
 @ls.json_option
 @pass_session
 def policy(session: Session, as_json: bool) -> None:
-    """Show how commits of the configuration reach nodes in waves, as the repository says it (kind: rollout-policy).
+    """Show how commits of the configuration reach nodes in waves. The repository says it (kind: rollout-policy).
 
     \b
     Example: strata rollout policy

@@ -5,9 +5,9 @@ from __future__ import annotations
 from litestar import get, post, put
 from litestar.params import JSONBody
 
+from strata.api.named import Named
 from strata.api.rights import needs
 from strata.api.services import Asked, NamePath
-from strata.core.texts import ListOf
 from strata.platform.rollouts.likeness import Twin
 from strata.platform.rollouts.records import (
     AbortRequest,
@@ -20,24 +20,13 @@ from strata.platform.rollouts.records import (
 from strata.platform.rollouts.service import RolloutService
 
 _TAG = "rollouts"
-
-
-@get("/v1/rollouts", tags=[_TAG], **needs("read", "rollout"))
-async def list_rollouts(ask: Asked) -> ListOf[RolloutView]:
-    """All rollouts, those that have ended too, the newest first."""
-    return ListOf(items=tuple(await ask.of(RolloutService).all(ask.who)))
+_ROLLOUTS = Named("/v1/rollouts", RolloutService, "rollout", tag=_TAG)
 
 
 @get("/v1/rollout-policy", tags=[_TAG], **needs("read", "rollout", 404))
 async def show_rollout_policy(ask: Asked) -> RolloutPolicy:
     """How commits of the configuration reach nodes in waves: what the repository says of it."""
     return await ask.of(RolloutService).policy(ask.who)
-
-
-@get("/v1/rollouts/{name:str}", tags=[_TAG], **needs("read", "rollout", 404))
-async def show_rollout(ask: Asked, name: NamePath) -> RolloutView:
-    """One of them: how far it is, what it waits for, what happened."""
-    return await ask.of(RolloutService).one(ask.who, name)
 
 
 @put("/v1/rollouts/{name:str}", tags=[_TAG], **needs("create", "rollout", 404, 409, body=True))
@@ -77,8 +66,8 @@ async def twin_for_rollout(ask: Asked, data: JSONBody[RolloutSpec]) -> Twin:
 
 
 HANDLERS = [
-    list_rollouts,
-    show_rollout,
+    _ROLLOUTS.list(RolloutService.all, "All rollouts, those that have ended too, the newest first."),
+    _ROLLOUTS.show(RolloutService.one, "One of them: how far it is, what it waits for, what happened."),
     start_rollout,
     pause_rollout,
     resume_rollout,

@@ -259,11 +259,9 @@ class SimulatedCluster:
         await self.until(look, LONGEST)
         seconds = asyncio.get_running_loop().time() - began
         view = await self.rollouts.one(LOCAL_ADMIN, NAME)
-        return Simulation(
-            state=view.state,
-            reason=view.reason,
+        return Simulation.of(
+            view,
             seconds=seconds,
-            counts=view.counts,
             waves=tuple(waves),
             buckets=tuple(
                 BucketPeak(name=b.name, most=b.most, peak=peaks.get(b.name, 0))

@@ -63,7 +63,8 @@ def _for(function: F) -> F:
 
 @click.group()
 def secret() -> None:
-    """Give nodes secrets: encrypted in git and in the store; the service decrypts them for the nodes they are for."""
+    """Give nodes secrets, which are encrypted in git and in the store. The service decrypts them for the nodes they
+    are for."""
 
 
 @secret.command()
@@ -197,7 +198,7 @@ SECRETS.show("Show a secret, without its value.", "strata secret show munge")
 @ls.json_option
 @pass_session
 def status(session: Session, name: str, as_json: bool) -> None:
-    """Show which nodes have the newest value, an older one, or none, as they say themselves.
+    """Show which nodes say that they have the newest value, an older one, or none.
 
     \b
     Example: strata secret status munge

@@ -61,9 +61,8 @@ class Identities:
     def view(self) -> IdentityView:
         """For whom secrets are encrypted; ``NotFound`` where there is no identity yet."""
         kept = self._kept()
-        newest = kept[-1][1]
         older = tuple(record.recipient for _, record in kept[:-1])
-        return IdentityView(recipient=newest.recipient, made=newest.made, author=newest.author, older=older)
+        return IdentityView.of(kept[-1][1], older=older)
 
     def private(self) -> list[str]:
         """What opens secrets; ``Corrupt`` where the key that seals is not the one of then."""

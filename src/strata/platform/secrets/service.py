@@ -81,8 +81,7 @@ class SecretService:
 
     async def put(self, who: Principal, name: str, spec: SecretSpec) -> SecretView:
         """Create or replace one. Its value must be one that the service can open."""
-        entry = SecretEntry(name=name, **{field: getattr(spec, field) for field in spec.__struct_fields__})
-        return await self._put(who, entry, "put")
+        return await self._put(who, SecretEntry.of(spec, name=name), "put")
 
     async def rotate(self, who: Principal, name: str, new: NewValue) -> SecretView:
         """Give one another value; whom it is for stays."""
@@ -179,11 +178,9 @@ class SecretService:
         spec = record.spec
         return SecretView.of(
             spec,
+            record,
             nodes=len(self._nodes(record)),
             source="age" if spec.vault is None else f"vault {spec.vault.mount}/{spec.vault.path} {spec.vault.field}",
-            version=record.version,
-            changed=record.changed,
-            author=record.author,
             trouble=self._values.troubles.get(spec.name, ""),
         )
 

@@ -33,7 +33,7 @@ _DIRECTORY = click.argument("directory", type=click.Path(file_okay=False, path_t
 
 @click.group()
 def slurm() -> None:
-    """Make Slurm's configuration from the inventory, and write it where slurmctld reads it."""
+    """Make Slurm's configuration from the inventory, and write it."""
 
 
 def _described(session: Session, found: Json) -> None:
@@ -54,8 +54,8 @@ _NAMED.delete("Forget how a cluster is described. Files that were written stay."
 @ls.json_option
 @pass_session
 def put(session: Session, name: str, file: Path, as_json: bool) -> None:
-    """Describe a cluster by FILE (YAML; - is standard input): its controllers, partitions, and what the inventory
-    cannot know. Nothing is written to Slurm by that.
+    """Describe a cluster by FILE: controllers, partitions, what no inventory knows. FILE is YAML; - is standard input.
+    Nothing is written to Slurm by that.
 
     \b
     Example: strata slurm put main slurm.yaml
@@ -107,8 +107,8 @@ def config(session: Session, name: str, only: str | None, as_json: bool) -> None
 @ls.json_option
 @pass_session
 def check(session: Session, name: str, directory: Path, as_json: bool) -> None:
-    """Say what writing the configuration to DIRECTORY would change, whether Slurm can read it, and whether its daemons
-    would have to be restarted. Changes nothing. Exit status 1: Slurm cannot read it.
+    """Say what writing the configuration to DIRECTORY would change. It also says whether Slurm can read it, and whether
+    its daemons would have to be restarted. Changes nothing. Exit status 1: Slurm cannot read it.
 
     \b
     Example: strata slurm check main /etc/slurm
@@ -135,7 +135,7 @@ def check(session: Session, name: str, directory: Path, as_json: bool) -> None:
 @ls.json_option
 @pass_session
 def write(session: Session, name: str, directory: Path, reconfigure: bool, as_json: bool) -> None:
-    """Write the configuration to DIRECTORY, where slurmctld reads it; nothing, if nothing has changed.
+    """Write the configuration to DIRECTORY, where slurmctld reads it. Nothing is written if nothing has changed.
 
     Whatever Slurm cannot read is not written. Nodes fetch it from slurmctld by themselves (configless). What running
     daemons cannot take over, above all nodes that come or go, is told: restart slurmctld, then the slurmds.

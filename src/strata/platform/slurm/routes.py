@@ -2,41 +2,17 @@
 
 from __future__ import annotations
 
-from litestar import delete, get, post, put
+from litestar import get, post
 from litestar.params import JSONBody
 
+from strata.api.named import Named
 from strata.api.rights import needs
 from strata.api.services import Asked, NamePath
-from strata.core.texts import ListOf
-from strata.platform.slurm.records import SlurmFiles, SlurmPower, SlurmPowered, SlurmSpec, SlurmView
+from strata.platform.slurm.records import SlurmFiles, SlurmPower, SlurmPowered
 from strata.platform.slurm.service import SlurmService
 
 _TAG = "workload"
-
-
-@get("/v1/slurm", tags=[_TAG], **needs("read", "workload"))
-async def list_slurm(ask: Asked) -> ListOf[SlurmView]:
-    """All Slurm clusters that are described here."""
-    return ListOf(items=tuple(ask.of(SlurmService).all()))
-
-
-@get("/v1/slurm/{name:str}", tags=[_TAG], **needs("read", "workload", 404))
-async def show_slurm(ask: Asked, name: NamePath) -> SlurmView:
-    """One of them, as its site describes it."""
-    return ask.of(SlurmService).one(name)
-
-
-@put("/v1/slurm/{name:str}", tags=[_TAG], **needs("change", "workload", body=True))
-async def put_slurm(ask: Asked, name: NamePath, data: JSONBody[SlurmSpec]) -> SlurmView:
-    """Describe a Slurm cluster, or describe it otherwise. Nothing is written anywhere by that: its files are made when
-    they are asked for."""
-    return await ask.of(SlurmService).put(ask.who, name, data)
-
-
-@delete("/v1/slurm/{name:str}", tags=[_TAG], **needs("delete", "workload", 404))
-async def delete_slurm(ask: Asked, name: NamePath) -> None:
-    """Forget the description. Files that were written stay where they are."""
-    await ask.of(SlurmService).delete(ask.who, name)
+_CLUSTERS = Named("/v1/slurm", SlurmService, "slurm", tag=_TAG, kind="workload", plural="slurm")
 
 
 @get("/v1/slurm/{name:str}/files", tags=[_TAG], **needs("read", "slurm-files", 404))
@@ -52,4 +28,18 @@ async def power_slurm(ask: Asked, name: NamePath, data: JSONBody[SlurmPower]) ->
     return await ask.of(SlurmService).power(ask.who, name, data)
 
 
-HANDLERS = [list_slurm, show_slurm, put_slurm, delete_slurm, show_slurm_files, power_slurm]
+HANDLERS = [
+    _CLUSTERS.list(SlurmService.all, "All Slurm clusters that are described here."),
+    _CLUSTERS.show(SlurmService.one, "One of them, as its site describes it."),
+    _CLUSTERS.put(
+        SlurmService.put,
+        "Describe a Slurm cluster, or describe it otherwise. Nothing is written anywhere by that: its files are made "
+        "when they are asked for.",
+        statuses=(),
+    ),
+    _CLUSTERS.delete(
+        SlurmService.delete, "Forget the description. Files that were written stay where they are.", statuses=(404,)
+    ),
+    show_slurm_files,
+    power_slurm,
+]

@@ -11,6 +11,7 @@ import msgspec
 
 from strata.core.errors import BadRequest
 from strata.core.nodeset import expand, fold
+from strata.core.printable import shortened
 from strata.fleet.access.principal import Principal
 from strata.fleet.desires.records import DesireChange
 from strata.fleet.desires.service import DesireService
@@ -68,11 +69,11 @@ class SlurmService:
 
     # -- descriptions
 
-    def all(self) -> Sequence[SlurmView]:
+    async def all(self, who: Principal) -> Sequence[SlurmView]:
         """All of them, by name."""
         return [SlurmView.of(record, name=name) for name, record in self._records.sorted]
 
-    def one(self, name: str) -> SlurmView:
+    async def one(self, who: Principal, name: str) -> SlurmView:
         """One of them."""
         return SlurmView.of(self._records.get(name), name=name)
 
@@ -148,13 +149,14 @@ class SlurmService:
         classes, missing = await asyncio.to_thread(_classes, nodes, found, told)
         if missing:
             warnings.append(
-                f"left out, as nothing is known of their processors and memory: {_short(missing)}; "
+                f"left out, as nothing is known of their processors and memory: {shortened(fold(missing), _SHOWN)}; "
                 "have them discovered, or say CPUs and RealMemory of them in 'nodes'"
             )
         there = {node for one in classes for node in one.names}
         unreachable = [node for one in classes if not one.addresses for node in one.names]
         if unreachable and len(unreachable) < len(there):
-            warnings.append(f"have no address here, so that slurmctld has to know their names: {_short(unreachable)}")
+            nameless = shortened(fold(unreachable), _SHOWN)
+            warnings.append(f"have no address here, so that slurmctld has to know their names: {nameless}")
 
         def called(members: Sequence[str]) -> tuple[str, ...]:
             return tuple(name for member in members if (name := nodes[member].name) in there)
@@ -318,8 +320,3 @@ def _left(has: conf.Hardware, said: Sequence[tuple[str, str]]) -> conf.Hardware:
         memory=none.memory if "realmemory" in keys else has.memory,
         gpus=() if "gres" in keys else has.gpus,
     )
-
-
-def _short(names: Sequence[str]) -> str:
-    folded = fold(names)
-    return folded if len(folded) <= _SHOWN else f"{folded[:_SHOWN]}..."

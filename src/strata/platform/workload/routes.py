@@ -4,38 +4,21 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from litestar import delete, get, put
-from litestar.params import JSONBody, QueryParameter
+from litestar import delete, get
+from litestar.params import QueryParameter
 
+from strata.api.named import Named
 from strata.api.rights import needs
 from strata.api.services import Asked, NamePath
 from strata.core.texts import PLAIN, ListOf
-from strata.platform.workload.records import WorkloadNode, WorkloadSpec, WorkloadView
+from strata.platform.workload.records import WorkloadNode
 from strata.platform.workload.service import WorkloadService
 
 _TAG = "workload"
+_WORKLOADS = Named("/v1/workloads", WorkloadService, "workload", tag=_TAG)
 
 Select = Annotated[str, QueryParameter(pattern=PLAIN, max_length=100_000, description="Which nodes; all by default.")]
 Force = Annotated[bool, QueryParameter(description="Although nodes are drained that nobody would resume then.")]
-
-
-@get("/v1/workloads", tags=[_TAG], **needs("read", "workload"))
-async def list_workloads(ask: Asked) -> ListOf[WorkloadView]:
-    """All connected workload managers, and whether they answer."""
-    return ListOf(items=tuple(await ask.of(WorkloadService).all(ask.who)))
-
-
-@get("/v1/workloads/{name:str}", tags=[_TAG], **needs("read", "workload", 404))
-async def show_workload(ask: Asked, name: NamePath) -> WorkloadView:
-    """One of them."""
-    return await ask.of(WorkloadService).one(ask.who, name)
-
-
-@put("/v1/workloads/{name:str}", tags=[_TAG], **needs("change", "workload", 409, 502, body=True))
-async def connect_workload(ask: Asked, name: NamePath, data: JSONBody[WorkloadSpec]) -> WorkloadView:
-    """Connect a workload manager, or change how it is reached. It is asked about its nodes at once; if it does not
-    answer, nothing is changed."""
-    return await ask.of(WorkloadService).connect(ask.who, name, data)
 
 
 @delete("/v1/workloads/{name:str}", tags=[_TAG], **needs("delete", "workload", 404, 409, 502))
@@ -51,4 +34,16 @@ async def list_workload_nodes(ask: Asked, name: NamePath, select: Select = "") -
     return ListOf(items=tuple(await ask.of(WorkloadService).nodes(ask.who, name, select)))
 
 
-HANDLERS = [list_workloads, show_workload, connect_workload, disconnect_workload, list_workload_nodes]
+HANDLERS = [
+    _WORKLOADS.list(WorkloadService.all, "All connected workload managers, and whether they answer."),
+    _WORKLOADS.show(WorkloadService.one, "One of them."),
+    _WORKLOADS.put(
+        WorkloadService.connect,
+        "Connect a workload manager, or change how it is reached. It is asked about its nodes at once; if it does not "
+        "answer, nothing is changed.",
+        called="connect_workload",
+        statuses=(409, 502),
+    ),
+    disconnect_workload,
+    list_workload_nodes,
+]

@@ -14,6 +14,7 @@ from strata.core.column import Column
 from strata.core.errors import BadRequest, Conflict, Refused, StrataError
 from strata.core.node import Node
 from strata.core.nodeset import fold
+from strata.core.printable import shortened
 from strata.fleet.access.principal import Principal
 from strata.fleet.alarm import Alarm
 from strata.fleet.fleet import Fleet
@@ -290,13 +291,12 @@ class WorkloadService:
             counted = counted._replace(strangers="")  # nodes of others are strangers to it, too
         return WorkloadView.of(
             record.spec,
+            record,
+            counted,
             name=name,
-            author=record.author,
-            connected=record.connected,
             answers=look is not None and not cluster.trouble,
             trouble=cluster.trouble,
             seen=self._fleet.controller.clock.to_wall(look.began) if look else None,
-            **counted._asdict(),
         )
 
 
@@ -317,8 +317,7 @@ def _count(cluster: Cluster, look: Look, nodes: Sequence[Node]) -> _Counted:
 
 
 def _short(names: Iterable[str]) -> str:
-    folded = fold(names)
-    return folded[:_SHOWN] + ("..." if len(folded) > _SHOWN else "")
+    return shortened(fold(names), _SHOWN)
 
 
 def _nodes(cluster: Cluster, look: Look, names: Sequence[str]) -> list[WorkloadNode]:

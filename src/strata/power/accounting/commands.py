@@ -62,7 +62,7 @@ def jobs(session: Session, user: str, since: float, running: bool, limit: int, v
 @ls.json_option
 @pass_session
 def job(session: Session, job: str, apid: str, each: bool, as_json: bool) -> None:
-    """Show what a job used: energy, average, maximum, the spread over its nodes, against earlier runs.
+    """Show what a job used: energy, average, maximum, spread over its nodes. Earlier runs are compared.
 
     \b
     Example: strata energy job 4711
@@ -210,7 +210,7 @@ def record_job(
 @ls.json_option
 @pass_session
 def import_(session: Session, file: IO[str], as_json: bool) -> None:
-    """Import runs of jobs from Slurm's accounting: ``sacct --json``, or ``sacct -P`` with a heading.
+    """Import runs of jobs from Slurm's accounting. It takes ``sacct --json``, or ``sacct -P`` with a heading.
 
     \b
     Example: strata energy import runs.json

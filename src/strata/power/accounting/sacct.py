@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from strata.core.errors import BadRequest
+from strata.power.queue.squeue import slurm_number
 
 FIELDS = "JobIDRaw,User,JobName,NodeList,Start,End,Suspended,State"
 """What ``sacct -P -o`` must print; others are ignored."""
@@ -84,8 +85,8 @@ def _from_json(text: str) -> Iterator[dict[str, Any]]:
 
 
 def _of_json(job: str, step: str, user: str, name: str, nodes: str, time: Any) -> Iterator[dict[str, Any]]:
-    suspended = float(_number(time.get("suspended")) or 0)
-    run = _run(job, step, user, name, nodes, _number(time.get("start")), _number(time.get("end")), suspended)
+    suspended = float(slurm_number(time.get("suspended")) or 0)
+    run = _run(job, step, user, name, nodes, slurm_number(time.get("start")), slurm_number(time.get("end")), suspended)
     if run is not None:
         yield run
 
@@ -101,13 +102,6 @@ def _run(
     if end is not None:
         run["end"] = end
     return run
-
-
-def _number(told: Any) -> float | None:
-    """A time of accounting; newer versions wrap it. 0: there is none yet."""
-    if isinstance(told, dict):
-        told = told.get("number") if told.get("set", True) and not told.get("infinite") else None
-    return float(told) if isinstance(told, int | float) and told > 0 else None
 
 
 def _time(text: str, number: int) -> float | None:

@@ -14,6 +14,7 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
+from strata.api.raw_body import whole_body
 from strata.api.rights import WHO
 from strata.api.services import SERVICES, Limits
 from strata.core.errors import Denied, StrataError, Unauthenticated, Unavailable
@@ -113,23 +114,16 @@ def _query(scope: Scope) -> dict[str, Any]:
 
 
 async def _body(receive: Receive, most: int, empty: str) -> dict[str, Any]:
-    parts: list[bytes] = []
-    size = 0
-    while True:
-        event = await receive()
-        if event["type"] == "http.disconnect":
-            raise Refusal(400, "Bad Request: the request broke off")
-        part = event.get("body", b"")
-        size += len(part)
-        if size > most:
-            raise Refusal(413, f"Bad Request: a request has at most {most} bytes")
-        parts.append(part)
-        if not event.get("more_body"):
-            break
-    if not size:
+    data = await whole_body(
+        receive,
+        most,
+        too_long=Refusal(413, f"Bad Request: a request has at most {most} bytes"),
+        broke_off=Refusal(400, "Bad Request: the request broke off"),
+    )
+    if not data:
         raise Refusal(400, empty)
     try:
-        found = await asyncio.to_thread(_decode, b"".join(parts)) if size > LARGE_BODY else _decode(b"".join(parts))
+        found = await asyncio.to_thread(_decode, data) if len(data) > LARGE_BODY else _decode(data)
     except UNREADABLE:
         raise Refusal(400, "BAD_JSON") from None
     if not isinstance(found, dict):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from litestar import delete, get, post, put
+from litestar import get, post
 from litestar.params import JSONBody
 
+from strata.api.named import Named
 from strata.api.rights import needs
 from strata.api.services import Asked, NamePath
-from strata.power.policies.records import Policies, PolicyDetail, PolicySpec, SimulationSpec, SimulationView
+from strata.power.policies.records import Policies, PolicyDetail, SimulationSpec, SimulationView
 from strata.power.policies.service import PolicyService
 
 _TAG = "power"
@@ -17,19 +18,6 @@ _TAG = "power"
 async def list_policies(ask: Asked) -> Policies:
     """All policies, and what the site may draw."""
     return await ask.of(PolicyService).policies(ask.who)
-
-
-@get("/v1/power/policies/{name:str}", tags=[_TAG], **needs("read", "power-policy", 404))
-async def show_policy(ask: Asked, name: NamePath) -> PolicyDetail:
-    """One policy, with what it says."""
-    return await ask.of(PolicyService).policy(ask.who, name)
-
-
-@put("/v1/power/policies/{name:str}", tags=[_TAG], **needs("change", "power-policy", 409, body=True))
-async def put_policy(ask: Asked, name: NamePath, data: JSONBody[PolicySpec]) -> PolicyDetail:
-    """Create or replace a policy. Refused unless this very content was simulated, or `without_simulation` says why
-    not. One that is enabled stays enabled, with its new content."""
-    return await ask.of(PolicyService).put(ask.who, name, data)
 
 
 @post("/v1/power/policies/{name:str}/enable", tags=[_TAG], status_code=200, **needs("change", "power-policy", 404))
@@ -44,16 +32,25 @@ async def disable_policy(ask: Asked, name: NamePath) -> PolicyDetail:
     return await ask.of(PolicyService).disable(ask.who, name)
 
 
-@delete("/v1/power/policies/{name:str}", tags=[_TAG], **needs("delete", "power-policy", 404, 409))
-async def delete_policy(ask: Asked, name: NamePath) -> None:
-    """Remove a policy that is not enabled."""
-    await ask.of(PolicyService).delete(ask.who, name)
-
-
 @post("/v1/power/simulations", tags=[_TAG], status_code=200, **needs("change", "power-policy", body=True))
 async def note_simulation(ask: Asked, data: JSONBody[SimulationSpec]) -> SimulationView:
     """Note that a policy's content was simulated, and what came of it."""
     return await ask.of(PolicyService).note_simulation(ask.who, data)
 
 
-HANDLERS = [list_policies, show_policy, put_policy, enable_policy, disable_policy, delete_policy, note_simulation]
+_POLICIES = Named("/v1/power/policies", PolicyService, "policy", tag=_TAG, kind="power-policy")
+
+HANDLERS = [
+    list_policies,
+    _POLICIES.show(PolicyService.policy, "One policy, with what it says."),
+    _POLICIES.put(
+        PolicyService.put,
+        "Create or replace a policy. Refused unless this very content was simulated, or `without_simulation` says why\n"
+        "not. One that is enabled stays enabled, with its new content.",
+        statuses=(409,),
+    ),
+    enable_policy,
+    disable_policy,
+    _POLICIES.delete(PolicyService.delete, "Remove a policy that is not enabled."),
+    note_simulation,
+]

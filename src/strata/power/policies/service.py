@@ -99,8 +99,7 @@ class PolicyService:
         return _simulated(found)
 
     def _view(self, record: PolicyRecord) -> PolicyView:
-        detail = self._detail(record)
-        return PolicyView(**{name: getattr(detail, name) for name in PolicyView.__struct_fields__})
+        return PolicyView.of(self._detail(record))
 
     def _detail(self, record: PolicyRecord) -> PolicyDetail:
         said, simulation = record.policy(), self._records.simulation(record.digest)
@@ -116,6 +115,4 @@ class PolicyService:
 
 
 def _simulated(one: Simulation) -> SimulationView:
-    return SimulationView(
-        author=one.author, time=one.time, nodes=one.nodes, days=one.days, limit=one.limit_w, peak=one.peak_w
-    )
+    return SimulationView.of(one, limit=one.limit_w, peak=one.peak_w)

@@ -38,7 +38,7 @@ def queue() -> None:
 @ls.listing(FIELDS)
 @pass_session
 def list_(session: Session, view: ls.Listing) -> None:
-    """List the jobs that wait, as they were last told of; whoever is to start first comes first.
+    """List the jobs that wait, as they were last told of. Whoever is to start first comes first.
 
     \b
     Example: strata power queue list

@@ -38,9 +38,9 @@ def read(text: str) -> Queue:
                 if job.get("state_reason") in _NOT_YET or job.get("hold"):
                     not_yet += 1
                 else:
-                    waiting.append((_number(job.get("priority")) or 0.0, _waiting(job)))
+                    waiting.append((slurm_number(job.get("priority")) or 0.0, _waiting(job)))
             elif any(state in states for state in _LIVE):
-                running.append({"job": str(job["job_id"]), "ends": _number(job.get("end_time"))})
+                running.append({"job": str(job["job_id"]), "ends": slurm_number(job.get("end_time"))})
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise BadRequest(
             f"not what squeue --json prints: {type(error).__name__} {str(error)[:80]}", where="queue"
@@ -51,10 +51,10 @@ def read(text: str) -> Queue:
 
 
 def _waiting(job: dict[str, Any]) -> dict[str, Any]:
-    minutes = _number(job.get("time_limit"))
+    minutes = slurm_number(job.get("time_limit"))
     return {
         "job": str(job["job_id"]),
-        "nodes": max(int(_number(job.get("node_count")) or 1), 1),
+        "nodes": max(int(slurm_number(job.get("node_count")) or 1), 1),
         # A job may be sent to several partitions; the first is as good as any.
         "queue": str(job.get("partition") or "").partition(",")[0][:64],
         "user": str(job.get("user_name") or "")[:64],
@@ -67,8 +67,8 @@ def _words(told: Any) -> list[str]:
     return [told] if isinstance(told, str) else [str(one) for one in told]
 
 
-def _number(told: Any) -> float | None:
-    """None: there is none; newer versions wrap numbers."""
+def slurm_number(told: Any) -> float | None:
+    """A number as Slurm tells it: 0 is none yet, and newer versions wrap it. None: there is none."""
     if isinstance(told, dict):
         told = told.get("number") if told.get("set", True) and not told.get("infinite") else None
     return float(told) if isinstance(told, int | float) and told > 0 else None

@@ -18,13 +18,9 @@ LEVELS = (60, 600, 3600)
 """Seconds that a chunk of each level spans. Only those of the first have samples, all have summaries."""
 
 
-class Head(msgspec.Struct, frozen=True, kw_only=True):
-    """A chunk without its contents."""
-
-    id: int
+class _Chunk(msgspec.Struct, frozen=True, kw_only=True):
     level: int
     start: int
-    writer: str
     uids: Uids
     times: Times
     spread: Times
@@ -32,23 +28,23 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
     """Over all nodes, for each row; of chunks without samples none of these four is there."""
     counts: Counts
 
+
+class Head(_Chunk, frozen=True, kw_only=True):
+    """A chunk without its contents."""
+
+    id: int
+    writer: str
+
     @property
     def end(self) -> int:
         """The first second after it."""
         return self.start + self.level
 
 
-class Sealed(msgspec.Struct, frozen=True, kw_only=True):
+class Sealed(_Chunk, frozen=True, kw_only=True):
     """A chunk to be kept: each block of nodes has its samples (on the first level) and its summary."""
 
     metric: str
-    level: int
-    start: int
-    uids: Uids
-    times: Times
-    spread: Times
-    sums: Times
-    counts: Counts
     rows: Sequence[bytes]
     summaries: Sequence[bytes]
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from strata.core.contain import contained
-from strata.core.errors import DeviceError, NotOffered, StrataError
+from strata.core.errors import NotOffered, StrataError
 from strata.fleet.tasks import all_cancelled
 from strata.hardware.bmc.bmcs import Bmcs
 from strata.hardware.bmc.pace import Pace
@@ -130,7 +130,7 @@ class NodeSource:
             if loop.time() > deadline:
                 self._next = place  # too many for the time: the next sweep begins with those that were left out
                 break
-            dead = self._silent(nodes.bmcs[place])
+            dead = self._bmcs.is_due(nodes.bmcs[place])
             if dead:
                 silent.append(place)
             elif dead is False and (task := await self._begin(uids[place], nodes.bmcs[place])):
@@ -152,18 +152,6 @@ class NodeSource:
         task.add_done_callback(place.leaves)
         task.add_done_callback(lambda _: self._busy.pop(uid, None))
         return task
-
-    def _silent(self, address: str) -> bool | None:
-        """Whether it did not answer when last asked; None: leave it alone."""
-        try:
-            silence = self._bmcs.silence(address)
-            if not address or self._bmcs.locked(address):
-                return None
-        except DeviceError:
-            return None
-        if silence is None:
-            return False
-        return True if self._bmcs.clock() >= silence.until else None
 
     async def _ask(self, uid: int, address: str) -> None:
         try:

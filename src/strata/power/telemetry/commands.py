@@ -177,18 +177,17 @@ def history(
 
     if step is not None and step <= 0:
         raise click.BadParameter("a step is longer than that", param_hint="'--step'")
-    if parquet is not None:
-        _export(session, parquet, " ".join(select) or "*", metric, start, end, step)
-        return
     asked = {
         "select": " ".join(select) or "*",
         "metric": metric,
         "start": f"{start:.3f}",
         "end": f"{end:.3f}",
         "step": f"{step:g}" if step else None,
-        "each": each or metric == "energy" or None,
     }
-    found = session.client.get("/v1/power/history", asked)
+    if parquet is not None:
+        _export(session, parquet, asked)
+        return
+    found = session.client.get("/v1/power/history", {**asked, "each": each or metric == "energy" or None})
     lines = [draw.Line(one["node"], one["values"]) for one in found["each"]]
     if metric == "energy":
         lines = [draw.Line(line.name, draw.rises(line.values)) for line in lines]
@@ -209,25 +208,15 @@ def history(
         _sparklines(session, found, lines)
 
 
-def _export(
-    session: Session, file: Path, select: str, metric: str, start: float, end: float, step: float | None
-) -> None:
+def _export(session: Session, file: Path, asked: dict[str, str | None]) -> None:
     """A file that is whole, or not there."""
     from strata.cli.client import query
     from strata.cli.transfer import download
 
-    asked = {
-        "select": select,
-        "metric": metric,
-        "start": f"{start:.3f}",
-        "end": f"{end:.3f}",
-        "step": f"{step:g}" if step else None,
-        "format": "parquet",
-    }
     part = file.with_name(f".{file.name}.part")
     try:
         with part.open("wb") as into:
-            size = download(session.client, "/v1/power/samples" + query(asked), into)
+            size = download(session.client, "/v1/power/samples" + query({**asked, "format": "parquet"}), into)
         part.replace(file)
     finally:
         part.unlink(missing_ok=True)

@@ -16,18 +16,7 @@ ENOUGH = 0.9
 
 def trouble(flags: Flags, place: int | slice) -> Trouble:
     """What was wrong with one node, or with all of them together."""
-
-    def count(counts: npt.NDArray[np.int64]) -> int:
-        return int(np.sum(counts[place]))
-
-    return Trouble(
-        gaps=count(flags.gaps),
-        resets=count(flags.resets),
-        wraps=count(flags.wraps),
-        absurd=count(flags.absurd),
-        stuck=count(flags.stuck),
-        differs=count(flags.differs),
-    )
+    return Trouble(**{name: int(np.sum(getattr(flags, name)[place])) for name in Trouble.__struct_fields__})
 
 
 def summary(name: str, latest: Floats, caps: Floats, sums: Floats) -> PowerSummary:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @ls.json_option
 @pass_session
 def agent(session: Session, name: str, inventory: bool, as_json: bool) -> None:
-    """Show what a node's agent says: its personality, what each image does and why, health, measurements.
+    """Show what a node's agent says: its personality, images, health, measurements.
 
     \b
     Example: strata node agent n0042

@@ -52,6 +52,7 @@ _tree = msgspec.json.Decoder(dict[str, Any]).decode
 _encode = msgspec.json.Encoder().encode
 _NO_STORE = (b"cache-control", b"no-store")
 _OK = b"{}"
+_CERTIFIED = {"redeem": redeem, "renew": renew}
 
 
 class AgentDoor(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,9 +83,9 @@ async def agents_app(scope: Scope, receive: Receive, send: Send) -> int:
             raise BadRequest("this path takes POST only", where=scope["method"][:16])
         if door is None:
             raise Unavailable("this service has no agents", hint="ask one that runs the provisioning layer")
-        if route in ("redeem", "renew"):
-            return await _identity(route, scope, receive, send, door.identity)
-        if route == "hello":
+        if route in _CERTIFIED:
+            body = await _CERTIFIED[route](scope, receive, door.identity)
+        elif route == "hello":
             said = _decoded(_hello, await whole_body(receive, HELLO_MOST))
             body = _encode({"adopted": door.unknown.hello(said, peer_of(scope)), "wait": WAIT})
         else:
@@ -132,18 +133,6 @@ async def _node(scope: Scope, who: Principal | Unauthenticated, identity: Identi
     return who.name
 
 
-async def _identity(route: str, scope: Scope, receive: Receive, send: Send, identity: Identity) -> int:
-    status = 0
-
-    async def sent(message: MutableMapping[str, Any]) -> None:
-        nonlocal status
-        status = message.get("status", status)
-        await send(message)
-
-    await (redeem if route == "redeem" else renew)(scope, receive, sent, identity)
-    return status
-
-
 def _decoded(decode: Callable[[bytes], _T], body: bytes) -> _T:
     try:
         return decode(_readable(body))
@@ -167,5 +156,5 @@ def _readable(body: bytes) -> bytes:
         return body
 
 
-ROUTES = frozenset(("exchange", "redeem", "renew", "hello", "inventory", "log"))
+ROUTES = frozenset(("exchange", "hello", "inventory", "log", *_CERTIFIED))
 """What agents ask for; the rest is counted together."""

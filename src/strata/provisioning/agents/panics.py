@@ -7,7 +7,7 @@ import asyncio
 import numpy as np
 
 from strata.fleet.controller.controller import Controller
-from strata.fleet.tasks import all_cancelled
+from strata.fleet.tasks import all_cancelled, beside
 from strata.provisioning.agents.driver import NodeDriver
 
 
@@ -22,9 +22,7 @@ class Panics:
     def take(self, node: str, said: str) -> None:
         """The kernel of ``node`` says that it dies, and why."""
         if self._controller.leads(node):
-            task = asyncio.get_running_loop().create_task(self._look(node, said), name=f"panic {node}")
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            beside(self._tasks, self._look(node, said), name=f"panic {node}")
 
     async def close(self) -> None:
         """Look at nobody any more."""

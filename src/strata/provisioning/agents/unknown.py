@@ -47,16 +47,8 @@ class UnknownMachines:
             self._machines.pop(mac, None)
             return True
         before = self._machines.get(mac)
-        self._machines[mac] = UnknownMachine(
-            mac=mac,
-            macs=said.macs,
-            uuid=said.uuid,
-            serial=said.serial,
-            peer=peer,
-            first=before.first if before else now,
-            last=now,
-            inventory=said.inventory,
-        )
+        first = before.first if before else now
+        self._machines[mac] = UnknownMachine.of(said, mac=mac, peer=peer, first=first, last=now)
         self._machines.move_to_end(mac)
         while len(self._machines) > MOST:
             self._machines.popitem(last=False)

@@ -19,7 +19,7 @@ from strata.fleet.controller.known_power import PATIENCE, KnownPower
 from strata.fleet.peers.door import Handler, each
 from strata.fleet.peers.leaders import LeaderClient
 from strata.fleet.peers.peers import Peer
-from strata.fleet.tasks import all_cancelled
+from strata.fleet.tasks import all_cancelled, beside
 from strata.provisioning.agents.hub import Hub
 
 log = logging.getLogger(__name__)
@@ -178,9 +178,7 @@ class BootElsewhere:
             return False  # who leads it next looks for itself
         if peer is None:
             return False
-        task = asyncio.get_running_loop().create_task(self._told_to(peer, BootNews(node=name, what=what)))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        beside(self._tasks, self._told_to(peer, BootNews(node=name, what=what)))
         return True
 
     async def _told_to(self, peer: Peer, what: BootNews) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import msgspec
 import numpy as np
 
-from strata.core.texts import ListOf
 from strata.fleet.access.principal import LOCAL_ADMIN, Principal
 from strata.fleet.fleet import Fleet
 from strata.provisioning.boot import records as b
@@ -27,9 +27,9 @@ class BootControl:
         self._profiles = profiles
         self._identity = identity
 
-    async def profiles(self, who: Principal) -> ListOf[b.ProfileView]:
+    async def profiles(self, who: Principal) -> Sequence[b.ProfileView]:
         """All profiles, by name."""
-        return ListOf(items=tuple([await self.profile(who, name) for name in sorted(self._profiles.all)]))
+        return [await self.profile(who, name) for name in sorted(self._profiles.all)]
 
     async def profile(self, who: Principal, name: str) -> b.ProfileView:
         """One profile, and how many of the caller's nodes are wanted to boot it."""
@@ -90,15 +90,13 @@ class BootControl:
         if not isinstance(attached, bool):
             attached = bool(await attached)
         record, asked = self._identity.record(name), self._boot.asked(name)
-        return b.BootStatusView(
+        return b.BootStatusView.of(
+            record,
             node=name,
             profile=wanted_profile(self._service, name),
-            generation=record.generation,
-            attempts=record.attempts,
             script=asked.script or None,
             fragment=record.opened or None,
             redeemed=record.redeemed or None,
-            serial=record.serial,
             expires=record.ends or None,
             attached=attached,
             held=self._boot.questions.held(name),

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from litestar import Response, delete, get, post, put
-from litestar.params import JSONBody, PathParameter
+from litestar import Response, get, post
+from litestar.params import PathParameter
 
-from strata.api.http import AnyRequest, expected_revision, revision_tag, seal, unseal
+from strata.api.http import seal, unseal
+from strata.api.named import Named
 from strata.api.rights import needs, public
-from strata.api.services import Asked, Cursor, Limit, NamePath, NodePath, Select
+from strata.api.services import Asked, Cursor, Limit, NodePath, Select
 from strata.core.errors import NotFound
-from strata.core.texts import ListOf
 from strata.provisioning.boot import records as b
 from strata.provisioning.boot.records import BootStatusPage
 from strata.provisioning.boot.requests import BootControl
@@ -22,34 +22,7 @@ _ISO = "application/x-iso9660"
 MediumPath = Annotated[str, PathParameter(pattern=r"^[A-Za-z0-9_-]{43}\.iso$(?!\n)", max_length=47)]
 
 
-@get("/v1/boot/profiles", tags=[_TAG], **needs("read", "boot"))
-async def list_boot_profiles(ask: Asked) -> ListOf[b.ProfileView]:
-    """All boot profiles. A node boots the one that its desire for `minos` names, else `default`."""
-    return await ask.of(BootControl).profiles(ask.who)
-
-
-@get("/v1/boot/profiles/{name:str}", tags=[_TAG], **needs("read", "boot", 404))
-async def show_boot_profile(ask: Asked, name: NamePath) -> Response[b.ProfileView]:
-    """One boot profile, and what it comes to now."""
-    view = await ask.of(BootControl).profile(ask.who, name)
-    return Response(view, headers={"ETag": revision_tag(view.revision)})
-
-
-@put("/v1/boot/profiles/{name:str}", tags=[_TAG], **needs("change", "boot", 409, 412, body=True))
-async def put_boot_profile(
-    request: AnyRequest, ask: Asked, name: NamePath, data: JSONBody[b.Profile]
-) -> Response[b.ProfileView]:
-    """Create or replace a boot profile. `If-Match` and `If-None-Match: *` are honoured."""
-    expected = await expected_revision(request, lambda: ask.of(BootControl).profile(ask.who, name))
-    view = await ask.of(BootControl).put_profile(ask.who, name, data, expected)
-    return Response(view, headers={"ETag": revision_tag(view.revision)})
-
-
-@delete("/v1/boot/profiles/{name:str}", tags=[_TAG], **needs("delete", "boot", 404, 409, 412))
-async def delete_boot_profile(request: AnyRequest, ask: Asked, name: NamePath) -> None:
-    """Remove a boot profile that no node is set to boot. `If-Match` is honoured."""
-    expected = await expected_revision(request, lambda: ask.of(BootControl).profile(ask.who, name))
-    await ask.of(BootControl).delete_profile(ask.who, name, expected)
+_PROFILES = Named("/v1/boot/profiles", BootControl, "boot_profile", tag=_TAG, kind="boot", current=BootControl.profile)
 
 
 @get("/v1/boot/nodes", tags=[_TAG], **needs("read", "boot", 404))
@@ -81,10 +54,19 @@ async def boot_medium(ask: Asked, name: MediumPath) -> Response[bytes]:
 
 
 HANDLERS = [
-    list_boot_profiles,
-    show_boot_profile,
-    put_boot_profile,
-    delete_boot_profile,
+    _PROFILES.list(
+        BootControl.profiles,
+        "All boot profiles. A node boots the one that its desire for `minos` names, else `default`.",
+    ),
+    _PROFILES.show(BootControl.profile, "One boot profile, and what it comes to now."),
+    _PROFILES.put(
+        BootControl.put_profile,
+        "Create or replace a boot profile. `If-Match` and `If-None-Match: *` are honoured.",
+        statuses=(409,),
+    ),
+    _PROFILES.delete(
+        BootControl.delete_profile, "Remove a boot profile that no node is set to boot. `If-Match` is honoured."
+    ),
     boot_status,
     boot_script,
     revoke_node_certificate,

@@ -19,7 +19,7 @@ FIELDS = (
 
 @click.group()
 def network() -> None:
-    """Show the networks that machines boot from, and where this controller serves them.
+    """Show the networks that machines boot from, and where they are served.
 
     A document 'kind: network' in the site repository declares one.
     """

@@ -107,22 +107,9 @@ def _last_of(network: IPv4Network) -> list[IPv4Address]:
 
 
 def _served(entry: NetworkEntry, interface: str, server: IPv4Address, where: str) -> tuple[Subnet, Prefix | None]:
-    said = {
-        "network": entry.network,
-        "interface": interface,
-        "server": server,
-        "gateway": entry.gateway,
-        "relays": list(entry.relays),
-        "dns": list(entry.dns),
-        "domain": entry.domain,
-        "lease": entry.lease,
-        "range": entry.range,
-        "discovery": entry.discovery,
-        "trust_ports": entry.trust_ports,
-        "check_macs": entry.check_macs,
-        "advertise": entry.advertise,
-    }
-    subnet: Subnet = convert({key: value for key, value in said.items() if value != ""}, Subnet, where)
+    said = {"interface": interface, "server": server}
+    said |= {name: getattr(entry, name) for name in Subnet.__struct_fields__ if name not in said}
+    subnet: Subnet = convert({name: value for name, value in said.items() if value != ""}, Subnet, where)
     if not entry.prefix:
         return subnet, None
     domains = [entry.domain] if entry.domain else []

@@ -93,15 +93,12 @@ class Run:
         """The run with its results from ``after`` on."""
         items = tuple(self.results[after : after + MOST_ITEMS])
         state = "running" if self.ended is None else "cancelled" if self.cancelled else "done"
-        return a.ExecView(
-            id=self.id,
+        return a.ExecView.of(
+            self,
             argv=self.request.argv,
-            author=self.author,
-            created=self.created,
-            state=state,  # type: ignore[arg-type]
+            state=state,
             total=len(self.names),
             done=len(self.results),
-            failed=self.failed,
             items=items,
             next=after + len(items),
         )

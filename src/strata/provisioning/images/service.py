@@ -8,15 +8,13 @@ import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any
 
-import msgspec
-
 from strata.core.errors import BadRequest, NotFound, Refused, StrataError, Unavailable
 from strata.fleet.access.principal import Principal
 from strata.fleet.operations.operations import Operations
 from strata.fleet.operations.records import Step
 from strata.provisioning.images import records as iv
 from strata.provisioning.images.compare import Difference
-from strata.provisioning.images.records import Name, Tagged
+from strata.provisioning.images.records import Tagged
 from strata.provisioning.images.registry import RemoteImage
 from strata.provisioning.images.release import ImageConfig, Release
 from strata.provisioning.images.repository import Images
@@ -222,12 +220,8 @@ class ImageService:
         release = tagged.release
         made = self._images.catalogue.made.get(release.image)
         on, not_on = self._copies(release.image)
-        return iv.ImageRow(
-            name=release.name,
-            tag=release.tag,
-            serial=release.serial,
-            image=release.image,
-            size=release.size,
+        return iv.ImageRow.of(
+            release,
             architecture=made.architecture if made else "",
             since=tagged.since,
             author=tagged.author,
@@ -240,32 +234,5 @@ class ImageService:
         catalogue = self._images.catalogue
         tagged = catalogue.tagged(reference)
         release, made = tagged.release, catalogue.find(reference)
-        return iv.ImageView(
-            **msgspec.structs.asdict(self._row(tagged)),
-            **msgspec.structs.asdict(release.config),
-            squashfs=release.squashfs,
-            chunks=release.chunks,
-            signature=release.signature,
-            layers=made.layers,
-            files=made.files,
-            unpacked=made.unpacked,
-            packages=made.packages,
-            left_out=made.left_out,
-            created=made.created,
-            source=made.source,
-            former=_former(catalogue.names[release.name]),
-        )
-
-
-def _former(name: Name) -> tuple[iv.FormerView, ...]:
-    return tuple(
-        iv.FormerView(
-            tag=past.release.tag,
-            serial=past.release.serial,
-            image=past.release.image,
-            until=past.until,
-            author=past.author,
-            deleted=past.deleted,
-        )
-        for past in name.past
-    )
+        former = tuple(iv.FormerView.of(past, past.release) for past in catalogue.names[release.name].past)
+        return iv.ImageView.of(self._row(tagged), release.config, release, made, former=former)

@@ -70,7 +70,7 @@ def build(
     output: Path | None,
     as_json: bool,
 ) -> None:
-    """Build it from this machine's Debian packages, sign it, and make it the latest of its architecture.
+    """Build it from this machine's Debian packages, and sign it. It is then the latest of its architecture.
 
     The same packages make the same build, wherever it is done.
 
@@ -167,7 +167,7 @@ def verify(session: Session, build: str, output: Path | None, as_json: bool) -> 
 @ls.json_option
 @pass_session
 def choose(session: Session, build: str, output: Path | None, as_json: bool) -> None:
-    """Make a build the latest of its architecture, which nodes of that boot unless their profile names another.
+    """Make a build the latest of its architecture. Nodes of that boot it unless their profile names another.
 
     \b
     Example: strata minos choose 1ffefbb74207

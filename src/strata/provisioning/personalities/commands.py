@@ -39,7 +39,7 @@ def _short(digest: str) -> str:
 
 @click.group("personality")
 def personality() -> None:
-    """Say what nodes run: one or more images, how they start and when they are ready."""
+    """Say what nodes run: which images, how they start, when they are ready."""
 
 
 def _whole(session: Session, view: Json) -> None:
@@ -87,7 +87,7 @@ PERSONALITIES.delete("Delete a personality that no node should have.", "strata p
 @ls.json_option
 @pass_session
 def put(session: Session, file: Path, as_json: bool) -> None:
-    """Create or replace the personality that FILE (YAML or JSON; - is standard input) describes.
+    """Create or replace the personality that FILE describes. It is YAML or JSON; - is standard input.
 
     Nodes whose desire for 'image' is its name change over, without a reboot. What 'show --json' adds to one (digest,
     problem, releases, wanted, running, revision) may be in the file, and is worked out anew.

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from strata.core.errors import Refused
-from strata.core.texts import ListOf
 from strata.core.units import many
 from strata.fleet.access.principal import LOCAL_ADMIN, Principal
 from strata.fleet.fleet import Fleet
@@ -27,9 +28,9 @@ class PersonalityService:
         self._service = service
         self._sets = sets
 
-    async def all(self, who: Principal) -> ListOf[PersonalityView]:
+    async def all(self, who: Principal) -> Sequence[PersonalityView]:
         """All of them, by name."""
-        return ListOf(items=tuple(self._view(who, personality) for _, personality in self._sets.records.sorted))
+        return [self._view(who, personality) for _, personality in self._sets.records.sorted]
 
     async def show(self, who: Principal, name: str) -> PersonalityView:
         """One of them, and how many of the caller's nodes have it, or should."""

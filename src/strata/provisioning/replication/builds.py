@@ -20,7 +20,7 @@ from pathlib import Path
 import msgspec
 
 from strata.core.errors import Conflict, StrataError
-from strata.fleet.tasks import all_cancelled
+from strata.fleet.recurring import Recurring
 from strata.provisioning.minos.artefacts import PARTS, REMOVED, Artefacts, architecture, latest_links
 from strata.provisioning.minos.soundness import Soundness
 from strata.provisioning.replication.copying import Copier, PuttingOff, Wanted
@@ -178,19 +178,18 @@ class SharedBuilds:
         self._waiting: dict[str, tuple[str, float]] = {}
         """Architecture → the build that somebody chose here and others lack, and since when that is so."""
         self._put_off = PuttingOff(clock)
-        self._task: asyncio.Task[None] | None = None
+        trouble = "minimal OSes are not level with the other controllers"
+        self._looks = Recurring("minimal OSes of all controllers", self.look, lambda: LOOK_EVERY, trouble=trouble)
 
     async def start(self) -> None:
         """Begin."""
         await self._followed.start()
         await asyncio.to_thread(self._sweep)
-        self._task = asyncio.create_task(self._run(), name="minimal OSes of all controllers")
+        await self._looks.start()
 
     async def stop(self) -> None:
         """End; what is under way is gone on with at the next start."""
-        if self._task is not None:
-            await all_cancelled([self._task])
-            self._task = None
+        await self._looks.stop()
         await self._followed.stop()
 
     def latest(self, arch: str) -> str:
@@ -207,14 +206,6 @@ class SharedBuilds:
         self._holdings.has_builds(self._sound)
         await self._level_latest(folder)
         await self._fetch_lacking(folder)
-
-    async def _run(self) -> None:
-        while True:
-            try:
-                await self.look()
-            except (StrataError, OSError) as error:
-                log.warning("minimal OSes are not level with the other controllers", extra={"reason": str(error)})
-            await asyncio.sleep(LOOK_EVERY)
 
     # the folder and the store
 

@@ -7,7 +7,6 @@ removed from the catalogue is not brought back.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import hashlib
 import logging
 import time
@@ -17,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from strata.core.errors import StrataError, Unavailable
-from strata.fleet.tasks import all_cancelled
+from strata.fleet.recurring import Recurring
 from strata.provisioning.images import records
 from strata.provisioning.images.records import Made, Name
 from strata.provisioning.images.release import CHUNK, Release, check_digest
@@ -124,38 +123,26 @@ class ImageCopies:
         self._copier = copier
         self._gone: dict[str, frozenset[str]] = {}
         self._followed = Followed(store, records.GONE, self._take_gone, self._gone.clear)
-        self._changed = asyncio.Event()
         self._put_off = PuttingOff(clock)
-        self._task: asyncio.Task[None] | None = None
+        self._pause = LOOK_EVERY
+        trouble = "images are not level with the other controllers"
+        self._rounds = Recurring("copies of images", self._round, lambda: self._pause, trouble=trouble)
 
     async def start(self) -> None:
         """Begin; the catalogue is there already."""
-        self._images.catalogue.on_any_change(self._changed.set)
-        self._holdings.on_change(self._changed.set)
+        self._images.catalogue.on_any_change(self._rounds.soon)
+        self._holdings.on_change(self._rounds.soon)
         await self._followed.start()
-        self._task = asyncio.create_task(self._run(), name="copies of images")
+        await self._rounds.start()
 
     async def stop(self) -> None:
         """Leave what is under way for the next start."""
-        if self._task is not None:
-            await all_cancelled([self._task])
-            self._task = None
+        await self._rounds.stop()
         await self._followed.stop()
 
-    async def _run(self) -> None:
-        while True:
-            self._changed.clear()
-            wait = LOOK_EVERY
-            try:
-                wait = await self._round()
-            except (StrataError, OSError) as error:
-                log.warning("images are not level with the other controllers", extra={"reason": str(error)})
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(wait):
-                    await self._changed.wait()
-
-    async def _round(self) -> float:
-        """Fetch one image, if one can be fetched, and see to the rest; seconds until the next round."""
+    async def _round(self) -> None:
+        """Fetch one image, if one can be fetched, and see to the rest."""
+        self._pause = LOOK_EVERY
         await self._remove_gone()
         catalogue = self._images.catalogue
         images = await asyncio.to_thread(needed, dict(catalogue.names), dict(catalogue.made))
@@ -173,8 +160,9 @@ class ImageCopies:
             except (StrataError, OSError) as error:
                 self._put_off.failed(attempt)
                 log.warning("an image was not fetched", extra={"image": image.image[:19], "reason": str(error)})
-            return 0.0
-        return min(LOOK_EVERY, self._put_off.soonest)
+            self._pause = 0.0
+            return
+        self._pause = min(LOOK_EVERY, self._put_off.soonest)
 
     async def _fetch(self, image: ImageFiles, files: Sequence[Wanted], sources: Sequence[str]) -> None:
         began = time.monotonic()
@@ -243,4 +231,4 @@ class ImageCopies:
                 self._gone[key] = frozenset(records.decode_gone(value).files)
             except msgspec.MsgspecError:
                 log.error("what garbage collection removed cannot be read", extra={"key": key})
-        self._changed.set()
+        self._rounds.soon()

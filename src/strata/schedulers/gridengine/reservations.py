@@ -10,13 +10,13 @@ from xml.etree import ElementTree
 from strata.core.errors import DeviceError
 from strata.schedulers.dates import seconds
 from strata.schedulers.gridengine.submission import Environment, is_away, is_denied, slots_of
-from strata.schedulers.meanings import says
+from strata.schedulers.meanings import given, says
 from strata.schedulers.reservations import Reservation, ReservationSpec, State, identifier
 
 _FORM = "%Y-%m-%dT%H:%M:%S"
-_GRANTED = re.compile(r"advance reservation (?P<id>[0-9]+) has been granted")
 _STATES: dict[str, State] = {"w": "waiting", "W": "waiting", "r": "active", "E": "active"}
 is_gone = says(re.compile(r"does not exist|not found"))
+reserved = given("reservation", "qrsub", re.compile(r"advance reservation (?P<id>[0-9]+) has been granted"))
 __all__ = ["is_away", "is_denied", "is_gone", "listing", "remove", "reservations", "reserve", "reserved"]
 
 
@@ -26,14 +26,6 @@ def reserve(spec: ReservationSpec, environments: Sequence[Environment]) -> tuple
     queue = ("-q", spec.queue) if spec.queue is not None else ()
     spread = slots_of(spec.nodes, spec.nodes * spec.cores, list(environments))
     return ("qrsub", *begins, "-d", str(spec.seconds), "-N", spec.name, "-u", ",".join(spec.accounts), *spread, *queue)
-
-
-def reserved(said: str, spec: ReservationSpec) -> str:
-    """``Your advance reservation 7 has been granted``."""
-    found = _GRANTED.search(said)
-    if found is None:
-        raise DeviceError("no id of a reservation", node="qrsub", reply=said[:200])
-    return found["id"]
 
 
 def listing(said: str | None) -> tuple[str, ...]:

@@ -12,10 +12,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from strata.core.errors import BadRequest, DeviceError
-from strata.core.input.foreign import read_json
 from strata.schedulers.dates import ZONE
 from strata.schedulers.jobs import Ability, JobSeen, Outcome, Queue, State, Work
-from strata.schedulers.meanings import ids, says
+from strata.schedulers.meanings import given, ids, read_reply, says
 from strata.schedulers.options import plain
 from strata.schedulers.scripts import INDEX, redirected, whole
 
@@ -24,11 +23,12 @@ ABILITY = Ability(nodes=False, after=frozenset(), accelerator_type=False, reserv
 """Jobs that wait for others are DAGMan's; it has no queues and no reservations by name."""
 ENV = ZONE
 QUEUES: tuple[tuple[str, ...], ...] = ()
+CANCEL, HOLD, RELEASE = ("condor_rm",), ("condor_hold",), ("condor_release",)
 
 _ID = re.compile(r"[0-9]+(\.[0-9]+)?\Z")
 job_id = ids("HTCondor", _ID, "12, or 12.3 for a task of an array")
 _KEY = re.compile(r"[A-Za-z0-9_.-]+\Z")
-_TERSE = re.compile(r"(?P<id>[0-9]+)\.[0-9]+ - [0-9]+\.[0-9]+")
+submitted = given("job", "condor_submit", re.compile(r"(?P<id>[0-9]+)\.[0-9]+ - [0-9]+\.[0-9]+"))
 _UNFIT = re.compile(r"[^A-Za-z0-9_. -]")
 _NATIVE = re.compile(r"(?P<name>[+A-Za-z_][A-Za-z0-9_.]*)\s*=\s*[^\x00-\x1f]+\Z")
 _OURS = frozenset((
@@ -115,14 +115,6 @@ def _native(line: str) -> str:
     return line
 
 
-def submitted(said: str) -> str:
-    """From the answer to ``condor_submit -terse``."""
-    found = _TERSE.search(said)
-    if found is None:
-        raise DeviceError("no id of a job", node="condor_submit", reply=said[:200])
-    return found["id"]
-
-
 def look(ended_since: float) -> tuple[tuple[str, ...], ...]:
     """All jobs, and those that have ended since: the history is read backwards, and no further."""
     since = f"EnteredCurrentStatus < {ended_since:.0f}"
@@ -143,12 +135,7 @@ def jobs(replies: Sequence[str]) -> list[JobSeen]:
 
 
 def _read(said: str) -> list[dict[str, Any]]:
-    if not said.strip():
-        return []
-    try:
-        value = read_json(said.encode()).value
-    except ValueError as error:
-        raise DeviceError(str(error), node="condor_q", reply=said[-200:]) from None
+    value = read_reply("condor_q", said, [])
     if not isinstance(value, list):
         raise DeviceError("not a list of jobs", node="condor_q", reply=said[:200])
     return [ad for ad in value if isinstance(ad, dict)]
@@ -198,21 +185,6 @@ def _end(ad: Mapping[str, Any]) -> tuple[Outcome, int | None, int | None, str]:
 
 def _time(value: object) -> float | None:
     return float(value) if isinstance(value, int | float) and value > 0 else None
-
-
-def cancel(ids: Sequence[str]) -> tuple[str, ...]:
-    """The command that ends them."""
-    return ("condor_rm", *ids)
-
-
-def hold(ids: Sequence[str]) -> tuple[str, ...]:
-    """The command that holds them."""
-    return ("condor_hold", *ids)
-
-
-def release(ids: Sequence[str]) -> tuple[str, ...]:
-    """The command that lets them go."""
-    return ("condor_release", *ids)
 
 
 def groups(replies: Sequence[str]) -> list[str]:

@@ -7,15 +7,16 @@ import time
 from calendar import timegm
 from collections.abc import Sequence
 
-from strata.core.errors import BadRequest, DeviceError
+import msgspec
+
+from strata.core.errors import BadRequest
 from strata.schedulers.gridengine.submission import Environment
 from strata.schedulers.lsf.texts import is_away
-from strata.schedulers.meanings import says
+from strata.schedulers.meanings import given, says
 from strata.schedulers.reservations import Reservation, ReservationSpec, identifier
 
 LEAST = 600
 """Seconds: what LSF reserves at least, and in steps of."""
-_MADE = re.compile(r"Reservation \"?(?P<id>[^\s\"]+)\"? is created")
 _ROW = re.compile(
     r"(?P<id>\S+)\s+(?P<type>user|group|sys)\s+(?P<user>\S+)\s+(?P<slots>\S+)\s+(?P<hosts>\S+)\s+"
     r"(?P<window>\S+)( \*)?\s*\Z"
@@ -25,6 +26,7 @@ is_denied = says(re.compile(r"permission denied|not (an )?administrator|not auth
 is_gone = says(
     re.compile(r"no (such )?reservation|reservation .* (is )?not found|no matching reservation", re.IGNORECASE)
 )
+reserved = given("reservation", "brsvadd", re.compile(r"Reservation \"?(?P<id>[^\s\"]+)\"? is created"))
 __all__ = ["is_away", "is_denied", "is_gone", "listing", "remove", "reservations", "reserve", "reserved"]
 
 
@@ -39,14 +41,6 @@ def reserve(spec: ReservationSpec, environments: Sequence[Environment]) -> tuple
     hosts = ("-unit", "host", "-n", str(spec.nodes), "-R", "select[type==any]")
     begin, end = times
     return ("brsvadd", "-N", spec.name, "-u", " ".join(spec.accounts), *hosts, *queue, "-b", begin, "-e", end)
-
-
-def reserved(said: str, spec: ReservationSpec) -> str:
-    """``Reservation "NAME" is created``."""
-    found = _MADE.search(said)
-    if found is None:
-        raise DeviceError("no id of a reservation", node="brsvadd", reply=said[:200])
-    return found["id"]
 
 
 def listing(said: str | None) -> tuple[str, ...]:
@@ -64,7 +58,7 @@ def reservations(said: str, now: float) -> list[Reservation]:
             host = re.match(r"\s+([A-Za-z0-9_.-]+):\S+\s*\Z", line)
             if host and found:
                 last = found.pop()
-                found.append(_with(last, (*last.nodes, host[1])))
+                found.append(msgspec.structs.replace(last, nodes=(*last.nodes, host[1])))
             continue
         start, end = _window(row["window"], now)
         active = None not in (start, end) and (start or 0.0) <= now < (end or 0.0)
@@ -80,12 +74,6 @@ def reservations(said: str, now: float) -> list[Reservation]:
             )
         )
     return found
-
-
-def _with(one: Reservation, nodes: tuple[str, ...]) -> Reservation:
-    return Reservation(
-        id=one.id, name=one.name, state=one.state, start=one.start, end=one.end, accounts=one.accounts, nodes=nodes
-    )
 
 
 def _window(told: str, now: float) -> tuple[float | None, float | None]:

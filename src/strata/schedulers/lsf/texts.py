@@ -8,10 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from strata.core.errors import BadRequest, DeviceError
-from strata.core.input.foreign import read_json
 from strata.schedulers.dates import LONG, ZONE, seconds, this_year
 from strata.schedulers.jobs import Ability, After, JobSeen, Outcome, Queue, State, Work
-from strata.schedulers.meanings import ids, says
+from strata.schedulers.meanings import given, ids, read_reply, says
 from strata.schedulers.options import check_single, plain
 from strata.schedulers.scripts import redirected, whole
 
@@ -22,6 +21,7 @@ ENV = {**ZONE, "LSB_DISPLAY_YEAR": "y"}
 KEY = "strata:"
 """Begins the description of a job of ours; its key follows."""
 QUEUES = (("bqueues", "-l"),)
+CANCEL, HOLD, RELEASE = ("bkill",), ("bstop",), ("bresume",)
 
 _AFTER: dict[After, str] = {"started": "started", "ended": "ended", "done": "done", "failed": "exit"}
 _ID = re.compile(r"[0-9]+(\[[0-9]+\])?\Z")
@@ -29,7 +29,7 @@ job_id = ids("LSF", _ID, "12, or 12[3] for a task of an array")
 _KEY = re.compile(r"[A-Za-z0-9_.-]+\Z")
 _UNFIT = re.compile(r"[^A-Za-z0-9_.-]")
 _LONGEST_NAME = 200
-_SUBMITTED = re.compile(r"Job <(?P<id>[0-9]+)> is submitted")
+submitted = given("job", "bsub", re.compile(r"Job <(?P<id>[0-9]+)> is submitted"))
 _FIELDS = (
     "jobid jobindex stat user queue job_description exit_code exit_reason pend_reason submit_time start_time "
     "finish_time exec_host"
@@ -129,14 +129,6 @@ def _spread(work: Work) -> str:
     return f"span[ptile={each * needs.cores}]"
 
 
-def submitted(said: str) -> str:
-    """From the answer to ``bsub``."""
-    found = _SUBMITTED.search(said)
-    if found is None:
-        raise DeviceError("no id of a job", node="bsub", reply=said[:200])
-    return found["id"]
-
-
 def look(ended_since: float) -> tuple[tuple[str, ...], ...]:
     """All jobs, and those that have ended as long as LSF remembers them (CLEAN_PERIOD)."""
     return (("bjobs", "-u", "all", "-a", "-json", "-o", _FIELDS),)
@@ -144,12 +136,7 @@ def look(ended_since: float) -> tuple[tuple[str, ...], ...]:
 
 def jobs(replies: Sequence[str]) -> list[JobSeen]:
     """From the answer to ``look``."""
-    if not replies[0].strip():
-        return []
-    try:
-        value = read_json(replies[0].encode()).value
-    except ValueError as error:
-        raise DeviceError(str(error), node="bjobs", reply=replies[0][-200:]) from None
+    value = read_reply("bjobs", replies[0], {"RECORDS": []})
     records = value.get("RECORDS") if isinstance(value, dict) else None
     if not isinstance(records, list):
         raise DeviceError("no records", node="bjobs", reply=replies[0][:200])
@@ -201,21 +188,6 @@ def _time(told: str) -> float | None:
     plain_time = re.sub(r" [A-Z]\Z", "", told)
     found = seconds(plain_time, *_DATES)
     return this_year(plain_time, "%b %d %H:%M", time.time()) if found is None and plain_time else found
-
-
-def cancel(ids: Sequence[str]) -> tuple[str, ...]:
-    """The command that ends them."""
-    return ("bkill", *ids)
-
-
-def hold(ids: Sequence[str]) -> tuple[str, ...]:
-    """The command that holds them."""
-    return ("bstop", *ids)
-
-
-def release(ids: Sequence[str]) -> tuple[str, ...]:
-    """The command that lets them go."""
-    return ("bresume", *ids)
 
 
 def groups(replies: Sequence[str]) -> list[str]:

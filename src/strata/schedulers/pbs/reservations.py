@@ -6,14 +6,13 @@ import re
 import time
 from collections.abc import Sequence
 
-from strata.core.errors import BadRequest, DeviceError
+from strata.core.errors import BadRequest
 from strata.schedulers.dates import seconds
 from strata.schedulers.gridengine.submission import Environment
-from strata.schedulers.meanings import says
+from strata.schedulers.meanings import given, says
 from strata.schedulers.pbs.texts import is_away, is_denied
 from strata.schedulers.reservations import Reservation, ReservationSpec, State, identifier
 
-_MADE = re.compile(r"(?m)^(?P<id>R[0-9]+)(\.\S+)?\s+(UN)?CONFIRMED")
 _STATES: dict[str, State] = {
     "RESV_UNCONFIRMED": "waiting",
     "RESV_CONFIRMED": "waiting",
@@ -22,6 +21,7 @@ _STATES: dict[str, State] = {
     "RESV_RUNNING": "active",
 }
 is_gone = says(re.compile(r"unknown (resv|reservation|job) ?id|unknown/illegal|unknown resv", re.IGNORECASE))
+reserved = given("reservation", "pbs_rsub", re.compile(r"(?m)^(?P<id>R[0-9]+)(\.\S+)?\s+(UN)?CONFIRMED"))
 __all__ = ["is_away", "is_denied", "is_gone", "listing", "remove", "reservations", "reserve", "reserved"]
 
 
@@ -33,14 +33,6 @@ def reserve(spec: ReservationSpec, environments: Sequence[Environment]) -> tuple
     command = ["pbs_rsub", "-N", spec.name, "-R", time.strftime("%Y%m%d%H%M.%S", begins), "-D", str(spec.seconds)]
     command += ["-U", ",".join(spec.accounts), "-l", f"select={spec.nodes}:ncpus={spec.cores}"]
     return (*command, "-l", "place=scatter") if spec.nodes > 1 else tuple(command)
-
-
-def reserved(said: str, spec: ReservationSpec) -> str:
-    """``R7.server UNCONFIRMED``."""
-    found = _MADE.search(said)
-    if found is None:
-        raise DeviceError("no id of a reservation", node="pbs_rsub", reply=said[:200])
-    return found["id"]
 
 
 def listing(said: str | None) -> tuple[str, ...]:

@@ -10,10 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from strata.core.errors import BadRequest, DeviceError
-from strata.core.input.foreign import read_json
 from strata.schedulers.dates import ZONE, duration, seconds
 from strata.schedulers.jobs import Ability, After, JobSeen, Outcome, Queue, State, Work
-from strata.schedulers.meanings import ids, says
+from strata.schedulers.meanings import ids, read_reply, says
 from strata.schedulers.options import check_single, plain
 from strata.schedulers.scripts import redirected, whole
 
@@ -24,6 +23,7 @@ ENV = ZONE
 KEY = "STRATA_KEY"
 """The variable of a job of ours that has its key."""
 QUEUES = (("qstat", "-Q", "-f", "-F", "json"), ("qstat", "-B", "-f", "-F", "json"), ("pbsnodes", "-a", "-F", "json"))
+CANCEL, HOLD, RELEASE = ("qdel",), ("qhold", "-h", "u"), ("qrls", "-h", "u")
 
 _AFTER: dict[After, str] = {"started": "after", "ended": "afterany", "done": "afterok", "failed": "afternotok"}
 _ID = re.compile(r"[0-9]+(\[[0-9]*\])?(\.[A-Za-z0-9_.-]+)?\Z")
@@ -202,21 +202,6 @@ def _time(told: Mapping[str, Any], name: str) -> float | None:
     return float(value) if isinstance(value, int | float) else seconds(str(value))
 
 
-def cancel(ids: Sequence[str]) -> tuple[str, ...]:
-    """The command that ends them."""
-    return ("qdel", *ids)
-
-
-def hold(ids: Sequence[str]) -> tuple[str, ...]:
-    """The command that holds them."""
-    return ("qhold", "-h", "u", *ids)
-
-
-def release(ids: Sequence[str]) -> tuple[str, ...]:
-    """The command that lets them go."""
-    return ("qrls", "-h", "u", *ids)
-
-
 def groups(replies: Sequence[str]) -> list[str]:
     """Groups that the access lists of queues name."""
     told = _read(replies[0], "Queue").values()
@@ -291,12 +276,7 @@ def _size(has: Mapping[str, Any]) -> int | None:
 
 
 def _read(said: str, what: str) -> dict[str, dict[str, Any]]:
-    if not said.strip():
-        return {}
-    try:
-        value = read_json(said.encode()).value
-    except ValueError as error:
-        raise DeviceError(str(error), node="qstat", reply=said[-200:]) from None
+    value = read_reply("qstat", said, {})
     found = value.get(what, {}) if isinstance(value, dict) else {}
     return dict(_entries(found))
 

@@ -13,6 +13,7 @@ import msgspec
 
 from strata.core.errors import BadRequest
 from strata.core.nodeset import expand, fold
+from strata.core.printable import shortened
 from strata.schedulers.slurm.conf import FILES, SLURM_CONF
 
 RESTART = frozenset((
@@ -24,6 +25,7 @@ RESTART = frozenset((
 """Settings that slurm.conf(5) of 22.05 says are taken over by a restart only, in lower case."""
 _OF_NODES = frozenset(("weight", "feature", "features", "state", "reason"))
 """What of a node's line ``scontrol reconfigure`` takes over."""
+_SHOWN = 200
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,10 +72,10 @@ _Read = tuple[dict[str, str], dict[str, _Node]]
 def _restart(before: _Read, after: _Read, added: str, removed: str) -> Iterator[str]:
     for what, nodes in (("new", added), ("removed", removed)):
         if nodes:
-            yield f"nodes are {what}: {_short(nodes)}"
+            yield f"nodes are {what}: {shortened(nodes, _SHOWN)}"
     other = [name for name, line in after[1].items() if name in before[1] and before[1][name] != line]
     if other:
-        yield f"nodes have other hardware or addresses: {_short(fold(other))}"
+        yield f"nodes have other hardware or addresses: {shortened(fold(other), _SHOWN)}"
     for key in sorted(RESTART):
         if before[0].get(key, "") != after[0].get(key, ""):
             yield f"{key} is changed"
@@ -124,7 +126,3 @@ def _joined(text: str) -> Iterator[str]:
         said = line.split("#", 1)[0].strip()
         if said:
             yield said
-
-
-def _short(nodes: str) -> str:
-    return nodes if len(nodes) <= 200 else f"{nodes[:200]}..."

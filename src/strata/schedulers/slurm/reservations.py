@@ -31,9 +31,9 @@ def reserve(spec: ReservationSpec, environments: Sequence[Environment]) -> tuple
     return (*command, f"PartitionName={spec.queue}") if spec.queue is not None else tuple(command)
 
 
-def reserved(said: str, spec: ReservationSpec) -> str:
+def reserved(said: str) -> str:
     """``Reservation created: NAME``."""
-    return said.strip().rpartition(": ")[2] or spec.name
+    return said.strip().rpartition(": ")[2]
 
 
 def listing(said: str | None) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ What is particular to one kind of server (its parts, how it is switched) is its 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import ClassVar
 
@@ -32,7 +33,7 @@ COMMON: tuple[Tree[ServerBmc], ...] = (services.TREE, events.TREE, logs.TREE, TR
 """What every server's BMC has."""
 
 
-class ServerBmc(Bmc):
+class ServerBmc(Bmc, ABC):
     """A BMC and its one system."""
 
     kind = "System"
@@ -69,35 +70,35 @@ class ServerBmc(Bmc):
         return self._journal
 
     @property
+    @abstractmethod
     def console(self) -> Console:
         """The serial console."""
-        raise NotImplementedError
 
+    @abstractmethod
     def power(self, now: float) -> str | None:
         """On, Off or nothing."""
-        raise NotImplementedError
 
+    @abstractmethod
     def watts(self, now: float) -> float:
         """What the server draws."""
-        raise NotImplementedError
 
+    @abstractmethod
     def energy(self, now: float) -> float:
         """Kilowatt hours so far."""
-        raise NotImplementedError
 
+    @abstractmethod
     def facts(self, now: float) -> Json:
         """Properties of the system that only this kind of server has."""
-        raise NotImplementedError
 
+    @abstractmethod
     def housing(self) -> Json:
         """The same of the chassis."""
-        raise NotImplementedError
 
     # -- what is done to it
 
+    @abstractmethod
     def reset(self, kind: str, fence: tuple[int, int] | None, now: float) -> Reply:
         """Switch the server."""
-        raise NotImplementedError
 
     def set_boot(self, wanted: Mapping[str, object]) -> Reply:
         """Change the boot override."""

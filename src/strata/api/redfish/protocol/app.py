@@ -39,7 +39,6 @@ from strata.fleet.services import Services
 
 Scope = MutableMapping[str, Any]
 
-PREFIX = "/redfish"
 _METHODS = ("GET", "POST", "PATCH", "DELETE")
 _UNDERSTOOD = frozenset({*_METHODS, "HEAD", "PUT", "OPTIONS"})
 _PUBLIC_BODY = 64 * 1024

@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
+from strata.api.raw_body import whole_body
 from strata.api.redfish.protocol.errors import rejected
 from strata.api.redfish.protocol.route import Reply, Stream
-from strata.core.errors import BadRequest
 from strata.core.input.decoding import UNREADABLE
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -53,20 +53,8 @@ def check_accept(headers: Headers, kind: str) -> None:
 
 async def read_body(receive: Receive, headers: Headers, most: int) -> Mapping[str, Any]:
     """The JSON object that was sent; nothing at all is an empty one (actions without parameters)."""
-    parts: list[bytes] = []
-    size = 0
-    while True:
-        event = await receive()
-        if event["type"] == "http.disconnect":
-            raise BadRequest("the request broke off")
-        part = event.get("body", b"")
-        size += len(part)
-        if size > most:
-            raise rejected(413, "UnrecognizedRequestBody", hint=f"a body has at most {most} bytes")
-        parts.append(part)
-        if not event.get("more_body"):
-            break
-    data = b"".join(parts)
+    too_long = rejected(413, "UnrecognizedRequestBody", hint=f"a body has at most {most} bytes")
+    data = await whole_body(receive, most, too_long=too_long)
     if not data:
         return {}
     kind, _, options = headers.get(b"content-type", "").partition(";")

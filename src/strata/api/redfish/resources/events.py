@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+import contextlib
 import re
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from strata.api import sse
 from strata.api.redfish.protocol.bodies import change, missing, one_of, parameters
 from strata.api.redfish.protocol.errors import rejected
 from strata.api.redfish.protocol.messages import STRATA, clean
@@ -189,39 +190,22 @@ async def _lines(
     events: AsyncIterator[Sequence[EventView]], watchers: Watchers, push: EventPush, who: Principal
 ) -> AsyncGenerator[bytes, None]:
     """The stream. Ends when the client goes or is sent away, or when the service stops."""
-    pending: asyncio.Future[Any] | None = None
     subscription, sent_away = push.open_stream(who)
-    ends = [asyncio.ensure_future(event.wait()) for event in (watchers.stopping, sent_away)]
-    watchers.come(1)
     try:
-        yield b""
-        yield b": Strata\n\n"
-        while True:
-            pending = pending or asyncio.ensure_future(anext(events))
-            await asyncio.wait(
-                {pending, *ends}, timeout=watchers.limits.keep_alive, return_when=asyncio.FIRST_COMPLETED
-            )
-            if any(end.done() for end in ends):
-                return
-            if not pending.done():
-                yield b": still here\n\n"
-                continue
-            batch: Sequence[EventView] = pending.result()
-            pending = None
-            if batch:
-                yield b"id: %d\ndata: %s\n\n" % (batch[-1].id, _encode(event_body(batch, subscription.context)))
-    except (StopAsyncIteration, StrataError):
+        async with contextlib.aclosing(sse.watched(events, watchers, sent_away)) as parts:
+            await anext(parts)
+            yield b""
+            yield b": Strata\n\n"
+            async for batch in parts:
+                if batch is None:
+                    yield sse.STILL_HERE
+                elif batch:
+                    yield b"id: %d\ndata: %s\n\n" % (batch[-1].id, _encode(event_body(batch, subscription.context)))
+    except StrataError:
         # The answer has begun, so its status cannot say it; the client reconnects and resumes.
         return
     finally:
-        watchers.come(-1)
         push.close_stream(subscription.id)
-        for end in ends:
-            end.cancel()
-        if pending is not None:
-            pending.cancel()
-            await asyncio.wait({pending})
-        await events.aclose()  # type: ignore[attr-defined]
 
 
 def _push(call: Call) -> EventPush:

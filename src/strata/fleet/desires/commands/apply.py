@@ -17,6 +17,7 @@ from strata.cli.output import Column, many
 from strata.cli.repository import OfRepository, of_repository
 from strata.cli.session import Session, pass_session
 from strata.cli.waiting import arrival, wait_options
+from strata.cli.words import items
 
 if TYPE_CHECKING:
     from strata.cli.client import Json
@@ -89,12 +90,25 @@ def apply(
         session.out.json({"dry_run": dry_run, "changes": changes})
     else:
         _show(session, changes, dry_run=dry_run)
-        for change in changes:
-            for group in change["missing"]:
-                place = bundle.places.get(("desire", change["name"]), change["name"])
-                session.out.note(f"{place}: there is no group {group} yet, so it selects no node")
+        _warn(session, bundle, changes)
     if waiting and not dry_run:
         exits.leave(arrival(session, "*", timeout, revision=revision))
+
+
+def _warn(session: Session, bundle: Bundle, changes: list[Json]) -> None:
+    """Of groups that documents name and that are not there: they may come later, or be misspelt."""
+    missing = [(change["name"], group) for change in changes for group in change["missing"]]
+    if not missing:
+        return
+    import difflib
+
+    known = [str(group["name"]) for group in items(session.client.get("/v1/groups"))]
+    known += [str(group["name"]) for group in bundle.groups]
+    for name, group in missing:
+        near = difflib.get_close_matches(group, known, n=1, cutoff=0.7)
+        meant = f"; did you mean {near[0]}?" if near else ""
+        place = bundle.places.get(("desire", name), name)
+        session.out.note(f"{place}: there is no group {group} yet, and nobody is meant by it until there is{meant}")
 
 
 def _show(session: Session, changes: list[Json], *, dry_run: bool) -> None:

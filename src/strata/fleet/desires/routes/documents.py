@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from litestar import Response, delete, get, post, put
+from litestar import Response, get, post, put
 from litestar.params import JSONBody
 
 from strata.api.http import AnyRequest, expected_revision, revision_tag, unless_fresh
+from strata.api.named import Named
 from strata.api.rights import answers, needs
 from strata.api.services import Asked, NamePath
 from strata.core.errors import BadRequest
-from strata.core.texts import ListOf
 from strata.fleet.desires.bundles import BundleRequest
 from strata.fleet.desires.records import ApplyReport, DocumentSpec, DocumentView
 from strata.fleet.desires.service import DesireService
 
 _TAG = "documents"
-
-
-@get("/v1/documents", tags=[_TAG], **needs("read", "document"))
-async def list_documents(ask: Asked) -> ListOf[DocumentView]:
-    """All documents."""
-    return ListOf(items=tuple(await ask.of(DesireService).documents(ask.who)))
+_DOCUMENTS = Named("/v1/documents", DesireService, "document", tag=_TAG, current=DesireService.document)
 
 
 @get(
@@ -45,13 +40,6 @@ async def put_document(
     return Response(view, headers={"ETag": revision_tag(view.revision)})
 
 
-@delete("/v1/documents/{name:str}", tags=[_TAG], **needs("delete", "document", 404, 409, 412))
-async def delete_document(request: AnyRequest, ask: Asked, name: NamePath) -> None:
-    """Remove a document. `If-Match` is honoured."""
-    expected = await expected_revision(request, lambda: ask.of(DesireService).document(ask.who, name))
-    await ask.of(DesireService).delete_document(ask.who, name, expected)
-
-
 @post("/v1/apply", tags=[_TAG], status_code=200, **needs("change", "document", 404, 409, body=True))
 async def apply_documents(ask: Asked, data: JSONBody[BundleRequest]) -> ApplyReport:
     """Make the documents be these (with `prune`: only these), and nodes and groups what is said of them: all, or
@@ -62,4 +50,10 @@ async def apply_documents(ask: Asked, data: JSONBody[BundleRequest]) -> ApplyRep
     return await ask.of(DesireService).apply(ask.who, data)
 
 
-HANDLERS = [list_documents, show_document, put_document, delete_document, apply_documents]
+HANDLERS = [
+    _DOCUMENTS.list(DesireService.documents, "All documents."),
+    _DOCUMENTS.delete(DesireService.delete_document, "Remove a document. `If-Match` is honoured."),
+    show_document,
+    put_document,
+    apply_documents,
+]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 SERVER_SORTS = ("name", "uid", "nid", "location", "role", "architecture", "state")
 
 
-@click.group(cls=LazyGroup, table=lambda: commands("node"))
+@click.group(cls=LazyGroup, members=lambda: commands("node"))
 def node() -> None:
     """Show nodes, say what they should be, find out why they aren't."""
 
@@ -59,7 +59,7 @@ FIELDS = (
     ls.Field("desires", _wants, shown=False),
     ls.Field("doing", _doing),
     ls.Field("fault", lambda item: item.get("fault") or "-"),
-    ls.Field("hold", lambda item: (item.get("hold") or {}).get("reason") or "-", shown=False),
+    ls.Field("hold", lambda item: (item.get("hold") or {}).get("reason") or "-"),
     ls.Field("frozen", lambda item: item.get("frozen") or "-", shown=False),
     ls.plain("bmc", shown=False),
     ls.number("uid", shown=False),
@@ -266,7 +266,8 @@ def _next(following: Json) -> str:
 @ls.json_option
 @pass_session
 def plan(session: Session, name: str, wants: tuple[str, ...], as_json: bool) -> None:
-    """Show the way from what a node is to what is wanted, or would be wanted with VARIABLE=VALUE. Changes nothing.
+    """Show the way from what a node is to what is wanted of it. With VARIABLE=VALUE: to what would be wanted. Changes
+    nothing.
 
     Exit code 3 if there is no way.
 
@@ -340,7 +341,7 @@ def history(
     limit: int,
     view: ls.Listing,
 ) -> None:
-    """Show how nodes' facts changed and what people did about it, or what the facts of one were at some time.
+    """Show how nodes' facts changed, and what people did about it. Of one node also what its facts were at some time.
 
     \b
     Example: strata node history n42 --since 1h

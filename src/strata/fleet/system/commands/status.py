@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @json_option
 @pass_session
 def status(session: Session, as_json: bool) -> None:
-    """Show the fleet at a glance: nodes by state, trouble, alerts, brakes, who leads.
+    """Show the fleet at a glance: nodes by state, trouble, alerts, brakes.
 
     \b
     Example: strata status

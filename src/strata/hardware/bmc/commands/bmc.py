@@ -15,6 +15,8 @@ from strata.cli.waiting import arrival
 from strata.cli.words import complete_node, complete_select, items, no_blank, segment, select_help
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from strata.cli.client import Json
 
 SELECT = click.argument(
@@ -66,6 +68,34 @@ def send(
         select = body["select"] if tracked else answer["done"]
         reached = arrival(session, select, wait, revision=answer.get("revision", 0))
     exits.leave(reached or (exits.ERROR if failures else 0))
+
+
+def one(select: tuple[str, ...], to_see: str) -> str:
+    """The part of the API about the one node that was selected."""
+    if len(select) != 1:
+        raise click.UsageError(f"name one node to see {to_see}")
+    return f"/v1/nodes/{segment(select[0])}/bmc"
+
+
+def show_of_each(
+    session: Session,
+    path: str,
+    select: tuple[str, ...],
+    part: str,
+    fields: Sequence[ls.Field],
+    view: ls.Listing,
+    *,
+    kind: str = "",
+) -> None:
+    """List the ``part`` of every selected node, or what of it is of a ``kind``; exit code 1 if none could be read."""
+    found = items(session.client.get(path, {"select": " ".join(select)}))
+    rows: list[Json] = []
+    for node in found:
+        if node["trouble"]:
+            session.out.note(f"{node['node']}: {node['trouble']}")
+        rows += [{"node": node["node"], **item} for item in node[part] if not kind or item["kind"] == kind]
+    ls.show(session, fields, rows, view)
+    exits.leave(exits.ERROR if found and all(node["trouble"] for node in found) else 0)
 
 
 @click.command()
@@ -199,9 +229,7 @@ def limits(
         body = {"select": " ".join(select), "watts": watts, "limit": limit}
         send(session, "/v1/bmc/limits", body, "uncapped" if clear else f"capped to {watts:g} W", as_json=view.json)
         return
-    if len(select) != 1:
-        raise click.UsageError("name one node to see what can be capped")
-    ls.show(session, LIMITS, items(session.client.get(f"/v1/nodes/{segment(select[0])}/bmc/limits")), view)
+    ls.show(session, LIMITS, items(session.client.get(f"{one(select, 'what can be capped')}/limits")), view)
 
 
 @select_help
@@ -225,9 +253,7 @@ def settings(
         body = {"select": " ".join(select), "change": change}
         send(session, "/v1/bmc/settings", body, "set", as_json=as_json)
         return
-    if len(select) != 1:
-        raise click.UsageError("name one node to see its settings")
-    found = session.client.get(f"/v1/nodes/{segment(select[0])}/bmc/settings")
+    found = session.client.get(f"{one(select, 'its settings')}/settings")
     if as_json:
         session.out.json(found)
         return

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from strata.cli import exits
 from strata.cli import listing as ls
 from strata.cli.session import Session, pass_session
-from strata.cli.words import items, pairs, segment, select_help
-from strata.hardware.bmc.commands.bmc import SELECT, send
-
-if TYPE_CHECKING:
-    from strata.cli.client import Json
-
+from strata.cli.words import pairs, select_help
+from strata.hardware.bmc.commands.bmc import SELECT, one, send, show_of_each
 
 ATTRIBUTES = (ls.plain("name"), ls.plain("current"), ls.plain("staged"))
 
@@ -26,7 +21,7 @@ ATTRIBUTES = (ls.plain("name"), ls.plain("current"), ls.plain("staged"))
 @ls.listing(ATTRIBUTES, sort="name")
 @pass_session
 def bios(session: Session, select: tuple[str, ...], changes: tuple[str, ...], view: ls.Listing) -> None:
-    """Show the firmware settings of a node, or stage some for the next restart of nodes.
+    """Show the firmware settings of a node, or stage some for the next restart.
 
     \b
     Example: strata hardware bios n7 --match name=Boot*
@@ -37,9 +32,7 @@ def bios(session: Session, select: tuple[str, ...], changes: tuple[str, ...], vi
         body = {"select": " ".join(select), "attributes": attributes}
         send(session, "/v1/bmc/bios", body, "staged for the next restart", as_json=view.json)
         return
-    if len(select) != 1:
-        raise click.UsageError("name one node to see its settings")
-    found = session.client.get(f"/v1/nodes/{segment(select[0])}/bmc/bios")
+    found = session.client.get(f"{one(select, 'its settings')}/bios")
     names = {*found["current"], *found["staged"]}
     rows = [{"name": n, "current": found["current"].get(n), "staged": found["staged"].get(n)} for n in names]
     ls.show(session, ATTRIBUTES, rows, view)
@@ -89,7 +82,7 @@ def firmware(
     apply_time: str | None,
     view: ls.Listing,
 ) -> None:
-    """List the firmware of nodes, or update it: a few at a time, and no further when they fail.
+    """List the firmware of nodes, or update it. It is updated a few at a time, and no further when they fail.
 
     \b
     Example: strata hardware firmware @compute --match name=BIOS* --columns node,version
@@ -105,11 +98,4 @@ def firmware(
         }
         send(session, "/v1/bmc/firmware", body, "", as_json=view.json)
         return
-    found = items(session.client.get("/v1/bmc/firmware", {"select": " ".join(select)}))
-    rows: list[Json] = []
-    for node in found:
-        if node["trouble"]:
-            session.out.note(f"{node['node']}: {node['trouble']}")
-        rows += [{"node": node["node"], **one} for one in node["firmware"]]
-    ls.show(session, FIRMWARE, rows, view)
-    exits.leave(exits.ERROR if found and all(node["trouble"] for node in found) else 0)
+    show_of_each(session, "/v1/bmc/firmware", select, "firmware", FIRMWARE, view)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import shlex
 from collections.abc import Callable
 from typing import Any
@@ -24,28 +23,16 @@ DESIRES = ("on", "off", "graceful-off")
 _CAPS = "strata hardware limits SELECT --set WATTS"
 
 
-@click.group(cls=LazyGroup, table=lambda: commands("power"), elsewhere=dict.fromkeys(("cap", "limit", "limits"), _CAPS))
+@click.group(
+    cls=LazyGroup, members=lambda: commands("power"), elsewhere=dict.fromkeys(("cap", "limit", "limits"), _CAPS)
+)
 def power() -> None:
     """Switch nodes on and off, and say what the machine may draw."""
 
 
 def _switching(function: Callable[..., None]) -> Any:
     """A command that switches nodes: whom, and whether to stay until it is done."""
-
-    @functools.wraps(function)
-    def wrapper(*args: Any, **kwargs: Any) -> None:
-        function(*args, **kwargs)
-
-    options = (
-        SELECT,
-        wait_options,
-        ls.json_option,
-        pass_session,
-    )
-    decorated: Any = wrapper
-    for option in reversed(options):
-        decorated = option(decorated)
-    return decorated
+    return SELECT(wait_options(ls.json_option(pass_session(function))))
 
 
 def _switch(

@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
-from strata.cli import exits
 from strata.cli import listing as ls
 from strata.cli.session import Session, pass_session
 from strata.cli.times import when
 from strata.cli.words import items, segment, select_help
-from strata.hardware.bmc.commands.bmc import NODE, SELECT, number
-
-if TYPE_CHECKING:
-    from strata.cli.client import Json
-
-
-def _colour(text: str) -> str:
-    return {"ok": "green", "warning": "yellow", "critical": "red"}.get(text, "")
-
+from strata.hardware.alerts.commands import severity_colour
+from strata.hardware.bmc.commands.bmc import NODE, SELECT, number, show_of_each
 
 SENSORS = (
     ls.plain("node"),
@@ -27,7 +17,7 @@ SENSORS = (
     ls.plain("kind"),
     ls.Field("value", lambda item: number(item["value"]), key=lambda item: item["value"] or 0, right=True),
     ls.plain("unit"),
-    ls.plain("health", colour=_colour),
+    ls.plain("health", colour=severity_colour),
     ls.Field("low", lambda item: number(item["low"]), right=True, shown=False),
     ls.Field("high", lambda item: number(item["high"]), right=True),
     ls.plain("doubt"),
@@ -46,20 +36,13 @@ def sensors(session: Session, select: tuple[str, ...], kind: str, view: ls.Listi
     \b
     Example: strata hardware sensors n[1-4] --kind temperature --sort -value
     """
-    found = items(session.client.get("/v1/bmc/sensors", {"select": " ".join(select)}))
-    rows: list[Json] = []
-    for node in found:
-        if node["trouble"]:
-            session.out.note(f"{node['node']}: {node['trouble']}")
-        rows += [{"node": node["node"], **one} for one in node["readings"] if not kind or one["kind"] == kind]
-    ls.show(session, SENSORS, rows, view)
-    exits.leave(exits.ERROR if found and all(node["trouble"] for node in found) else 0)
+    show_of_each(session, "/v1/bmc/sensors", select, "readings", SENSORS, view, kind=kind)
 
 
 ENTRIES = (
     ls.plain("id"),
     ls.Field("time", lambda item: when(item["time"]), key=lambda item: item["time"] or 0),
-    ls.plain("severity", colour=_colour),
+    ls.plain("severity", colour=severity_colour),
     ls.plain("message"),
     ls.plain("sensor", shown=False),
     ls.plain("message_id", shown=False),

@@ -65,13 +65,16 @@ async def update_firmware(
     most = number(update.get("MaxImageSizeBytes"))
     if most is not None and len(image) > most:
         raise BadRequest(f"it takes images of {most:.0f} bytes at most", where=f"{len(image)} bytes")
-    multipart = path_of(target.bmc, update.get("MultipartHttpPushUri"))
-    if multipart:
-        return await _push_parts(client, target, update, multipart, image, targets, apply_time)
-    plain = path_of(target.bmc, update.get("HttpPushUri"))
-    if not plain:
+    where = path_of(target.bmc, update.get("MultipartHttpPushUri"))
+    if where:
+        body = _in_parts(target, update, image, targets, apply_time)
+    elif where := path_of(target.bmc, update.get("HttpPushUri")):
+        await _choose(client, target, update, targets, apply_time)
+        body = Raw(image, OCTETS)
+    else:
         raise NotOffered("it takes no pushed images", node=target.bmc.base, hint="give it a URI to fetch")
-    return await _push_plain(client, target, update, plain, image, targets, apply_time)
+    timeout = client.settings.upload_timeout
+    return begun(target, await client.request(target.address, "POST", where, body, timeout=timeout))
 
 
 async def _fetch(
@@ -92,34 +95,17 @@ async def _fetch(
     return begun(target, await client.request(target.address, "POST", where, body))
 
 
-async def _push_parts(
-    client: RedfishClient,
-    target: Target,
-    update: Json,
-    where: str,
-    image: bytes,
-    targets: Sequence[str],
-    apply_time: str,
-) -> Task:
+def _in_parts(target: Target, update: Json, image: bytes, targets: Sequence[str], apply_time: str) -> Raw:
     parameters: dict[str, object] = {
         "Targets": list(targets),
         **_apply(target, update, apply_time, of="MultipartHttpPushUri"),
     }
-    body = multipart(("UpdateParameters", "", "application/json", msgspec.json.encode(parameters)),
+    return multipart(("UpdateParameters", "", "application/json", msgspec.json.encode(parameters)),
                      ("UpdateFile", "image.bin", OCTETS, image))  # fmt: skip
-    timeout = client.settings.upload_timeout
-    return begun(target, await client.request(target.address, "POST", where, body, timeout=timeout))
 
 
-async def _push_plain(
-    client: RedfishClient,
-    target: Target,
-    update: Json,
-    where: str,
-    image: bytes,
-    targets: Sequence[str],
-    apply_time: str,
-) -> Task:
+async def _choose(client: RedfishClient, target: Target, update: Json, targets: Sequence[str], apply_time: str) -> None:
+    """Say what a plainly pushed image is for, and when it applies."""
     change: dict[str, object] = {}
     if targets:
         if "HttpPushUriTargets" not in update:
@@ -131,8 +117,6 @@ async def _push_plain(
         change["HttpPushUriOptions"] = {"HttpPushUriApplyTime": {"ApplyTime": apply_time}}
     if change:
         await client.patch(target.address, path_of(target.bmc, update), change)
-    timeout = client.settings.upload_timeout
-    return begun(target, await client.request(target.address, "POST", where, Raw(image, OCTETS), timeout=timeout))
 
 
 def _apply(target: Target, told: Json, apply_time: str, *, of: str = "") -> Json:

@@ -58,7 +58,7 @@ def console(
     list_: bool,
     as_json: bool,
 ) -> None:
-    """Follow a node's console until interrupted, type at it, search many, or list them.
+    """Follow a node's console until interrupted, type at it, or search many.
 
     \b
     Example: strata console n0042

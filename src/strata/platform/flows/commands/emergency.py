@@ -29,8 +29,7 @@ if TYPE_CHECKING:
 def emergency_revoke(
     session: Session, select: tuple[str, ...], reason: str, confirm: str, dry_run: bool, wait: bool, as_json: bool
 ) -> None:
-    """Revoke nodes' certificates at once: they get no more secrets, images or commands until they boot
-    anew.
+    """Revoke nodes' certificates at once. They get no more secrets, images or commands until they boot anew.
 
     \b
     Example: strata emergency-revoke @rack12 --reason 'a key was lost' --dry-run

@@ -29,7 +29,7 @@ FIELDS = (
 
 @click.group()
 def flow() -> None:
-    """Do things to nodes in an order: steps that change desires, wait, or run commands; tracked and resumable."""
+    """Do things to nodes in an order, tracked and resumable. Steps change desires, wait, or run commands."""
 
 
 def _read(text: str, source: str) -> Mapping[str, Any]:

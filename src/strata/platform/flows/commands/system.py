@@ -35,7 +35,7 @@ def system() -> None:
 @ls.json_option
 @pass_session
 def put(session: Session, file: Path, as_json: bool) -> None:
-    """Say in FILE (YAML; - is standard input) which stages the machine is made of, and what each needs.
+    """Say which stages the machine is made of, and what each needs. FILE is YAML; - is standard input.
 
     \b
     Example: strata system put system.yaml
@@ -103,7 +103,7 @@ def start(session: Session, stages: tuple[str, ...], dry_run: bool, wait: bool, 
 @ls.json_option
 @pass_session
 def stop(session: Session, stages: tuple[str, ...], confirm: str, dry_run: bool, wait: bool, as_json: bool) -> None:
-    """Stop the machine, or STAGES and all that need them: the last stage first, each when its last job has ended.
+    """Stop the machine, or STAGES and all that need them. The last stage comes first, each when its last job has ended.
 
     \b
     Example: strata system stop --dry-run

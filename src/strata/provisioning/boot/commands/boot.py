@@ -10,7 +10,7 @@ from strata.cli import listing as ls
 from strata.cli.named import Named
 from strata.cli.session import Session, pass_session
 from strata.cli.times import when
-from strata.cli.words import complete_node, complete_select, items, no_blank, segment, select_help
+from strata.cli.words import complete_node, complete_select, no_blank, segment, select_help
 from strata.core.errors import NotFound
 from strata.provisioning.boot.commands.unknown import unknown
 
@@ -68,22 +68,12 @@ boot.add_command(unknown)
 @ls.listing(STATUS_FIELDS, sort="node")
 @pass_session
 def status(session: Session, select: tuple[str, ...], view: ls.Listing) -> None:
-    """Show how nodes' boots went: their number, failures in a row, and when each last asked and arrived.
+    """Show how nodes' boots went: number, failures in a row, when each last arrived.
 
     \b
     Example: strata boot status @compute --sort -attempts
     """
-    from urllib.parse import quote
-
-    wanted = quote(" ".join(select) or "*", safe="")
-    found: list[Json] = []
-    cursor = ""
-    while True:
-        page = session.client.get(f"/v1/boot/nodes?select={wanted}&limit=10000{cursor}")
-        found += items(page)
-        if not page.get("next"):
-            break
-        cursor = f"&cursor={page['next']}"
+    found = session.client.pages("/v1/boot/nodes", {"select": " ".join(select) or "*"})
     ls.show(session, STATUS_FIELDS, found, view)
 
 

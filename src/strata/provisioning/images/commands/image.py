@@ -8,6 +8,6 @@ from strata.cli.lazy import LazyGroup
 from strata.rooms import commands
 
 
-@click.group(cls=LazyGroup, table=lambda: commands("image"))
+@click.group(cls=LazyGroup, members=lambda: commands("image"))
 def image() -> None:
     """Import, build, compare, promote and remove system images."""

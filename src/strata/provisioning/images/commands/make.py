@@ -16,7 +16,7 @@ from strata.cli.reading import read_text
 from strata.cli.session import Session, pass_session
 from strata.cli.words import segment
 from strata.core.errors import BadRequest, StrataError
-from strata.provisioning.images.commands.tags import complete_image, path_of, reference, report
+from strata.provisioning.images.commands.tags import IMAGE, path_of, report
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,7 +69,7 @@ def import_(
 @ls.json_option
 @pass_session
 def build(session: Session, recipe: Path, name: str, tag: str, wait: bool, as_json: bool) -> None:
-    """Build an image from a recipe (YAML), a Containerfile, or a directory that holds one of them.
+    """Build an image from a recipe (YAML), a Containerfile, or a directory with one.
 
     \b
     Example: strata image build demo.yaml --name demo --tag v1
@@ -80,12 +80,12 @@ def build(session: Session, recipe: Path, name: str, tag: str, wait: bool, as_js
 
 
 @click.command()
-@click.argument("image", metavar="NAME:TAG", callback=reference, shell_complete=complete_image)
+@IMAGE
 @click.argument("file", type=PATH)
 @ls.json_option
 @pass_session
 def export(session: Session, image: str, file: Path, as_json: bool) -> None:
-    """Write an image, with its signed release, to a file that 'import' and other tools take.
+    """Write an image, with its signed release, to a file that 'import' takes. Other tools do, too.
 
     \b
     Example: strata image export debian:12 debian.tar

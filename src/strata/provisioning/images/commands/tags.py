@@ -64,6 +64,9 @@ def complete_image(ctx: click.Context, param: click.Parameter, incomplete: str) 
     return [name for name in found if name.startswith(incomplete)]
 
 
+IMAGE = click.argument("image", metavar="NAME:TAG", callback=reference, shell_complete=complete_image)
+
+
 @click.command("list")
 @ls.listing(FIELDS, sort="name")
 @pass_session
@@ -80,7 +83,7 @@ def list_(session: Session, view: ls.Listing) -> None:
 
 
 @click.command()
-@click.argument("image", metavar="NAME:TAG", callback=reference, shell_complete=complete_image)
+@IMAGE
 @ls.json_option
 @pass_session
 def show(session: Session, image: str, as_json: bool) -> None:
@@ -125,11 +128,11 @@ def diff(session: Session, before: str, after: str, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("image", metavar="NAME:TAG", callback=reference, shell_complete=complete_image)
+@IMAGE
 @ls.json_option
 @pass_session
 def verify(session: Session, image: str, as_json: bool) -> None:
-    """Check an image's signature and every byte of its files; exit code 1 if anything is wrong.
+    """Check an image's signature and every byte of its files. The exit code is 1 if anything is wrong.
 
     \b
     Example: strata image verify debian:12
@@ -162,7 +165,7 @@ def tag(session: Session, source: str, image: str, as_json: bool) -> None:
 
 @click.command()
 @click.argument("source", shell_complete=complete_image)
-@click.argument("image", metavar="NAME:TAG", callback=reference, shell_complete=complete_image)
+@IMAGE
 @ls.json_option
 @pass_session
 def promote(session: Session, source: str, image: str, as_json: bool) -> None:
@@ -177,7 +180,7 @@ def promote(session: Session, source: str, image: str, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("image", metavar="NAME:TAG", callback=reference, shell_complete=complete_image)
+@IMAGE
 @ls.json_option
 @pass_session
 def sign(session: Session, image: str, as_json: bool) -> None:
@@ -190,7 +193,7 @@ def sign(session: Session, image: str, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("image", metavar="NAME:TAG", callback=reference, shell_complete=complete_image)
+@IMAGE
 @ls.json_option
 @pass_session
 def delete(session: Session, image: str, as_json: bool) -> None:
@@ -222,7 +225,7 @@ def undelete(session: Session, image: str, as_json: bool) -> None:
 @ls.json_option
 @pass_session
 def gc(session: Session, dry_run: bool, keep: float, as_json: bool) -> None:
-    """Remove images that no tag stands for and no node runs, and files that belong to none.
+    """Remove images that no tag stands for and no node runs. Files that belong to none are removed, too.
 
     \b
     Example: strata image gc --dry-run

@@ -23,12 +23,12 @@ interface Alert {
 
 export function AlertsPage() {
   const [all, setAll] = useState(false);
-  const alerts = useAsked<{ items: Alert[]; open: number }>("/v1/alerts", { all, limit: 500 }, 5000);
+  const alerts = useAsked<{ items: Alert[]; open: number; acknowledged: number }>("/v1/alerts", { all, limit: 500 }, 5000);
   return (
     <section>
       <Failure problem={alerts.problem} />
       <p>
-        <strong data-testid="open-alerts">{alerts.value?.open ?? "…"}</strong> open.{" "}
+        <strong data-testid="open-alerts">{alerts.value?.open ?? "…"}</strong> open{Boolean(alerts.value?.acknowledged) && `, ${alerts.value?.acknowledged} acknowledged`}.{" "}
         <label class="inline">
           <input type="checkbox" role="switch" checked={all} onChange={(event) => setAll(event.currentTarget.checked)} /> Also those that are over
         </label>
