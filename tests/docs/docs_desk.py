@@ -13,12 +13,15 @@ Both are machines of their own: what is written anywhere is gone afterwards, and
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
-from docs_support import DOCS, ROOT, differences, run_on, script, shown_files
+from docs_support import DOCS, ROOT, SIMULATED, differences, run_on, script, shown_files
 
 from support.signed_builds import put_build
 
@@ -29,6 +32,7 @@ PROGRAMS = {
     "python": "",
     "bmcs": "-m strata.virtual.bmc.server",
     "typing": str(Path(__file__).with_name("docs_typing.py")),
+    "slurm-daemons": str(Path(__file__).with_name("docs_slurm.py")),
 }
 BEGINNING = {
     # rack ADDRESS COUNT [OPTION...]: simulated BMCs at their own addresses from that one on, over TLS.
@@ -46,6 +50,64 @@ done""",
 strata serve "$@" > service.log 2>&1 &
 echo $! >> begun
 until strata status > said.status 2>&1; do kill -0 $! || { cat service.log; exit 1; }; sleep 0.1; done""",
+    # ended: the last that was begun is ended, as by whoever runs the machine.
+    "ended": r"""
+pid=$(tail -n 1 begun)
+sed -i '$d' begun
+kill "$pid"
+while grep -qs '^State:\s*[^Z[:space:]]' "/proc/$pid/status"; do sleep 0.1; done""",
+    # machine NAME ADDRESS [USER]: another machine on br0, of these files but with a Strata's folders of its own; who is
+    # root here may log in there as root and as USER.
+    "machine": r"""
+name=$1 address=$2 user=${3:-root}
+mkdir -p ~/.ssh && chmod 700 ~/.ssh
+[ -e ~/.ssh/id_ed25519 ] || ssh-keygen -q -t ed25519 -N '' -f ~/.ssh/id_ed25519
+id "$user" > said.id 2>&1 || useradd --create-home --shell /bin/bash --password '*' "$user"
+ssh-keygen -q -t ed25519 -N '' -f "/etc/ssh/host.$name"
+echo "$address $name" >> /etc/hosts
+echo "$name,$address $(cat "/etc/ssh/host.$name.pub")" >> ~/.ssh/known_hosts
+cp ~/.ssh/id_ed25519.pub /etc/ssh/who-may-log-in
+cat > "/etc/ssh/sshd.$name" <<END
+ListenAddress $address
+HostKey /etc/ssh/host.$name
+AuthorizedKeysFile /etc/ssh/who-may-log-in
+StrictModes no
+PermitRootLogin prohibit-password
+Subsystem sftp internal-sftp
+SetEnv PATH=${0%/*}:/usr/sbin:/usr/bin:/sbin:/bin PYTHONPATH=$PYTHONPATH STRATA_STATE=/var/lib/strata
+END
+unshare --net --mount --uts --pid --fork --mount-proc --kill-child --propagation private sh -e -c "
+    hostname $name
+    for own in /run /etc/strata /var/lib/strata; do mount -t tmpfs -o mode=755 none \$own; done
+    mkdir /run/sshd
+    ip link set lo up
+    until ip addr add $address/24 dev eth0; do sleep 0.1; done
+    ip link set eth0 up
+    exec /usr/sbin/sshd -D -e -f /etc/ssh/sshd.$name" > "sshd.$name.log" 2>&1 &
+until child=$(cat /proc/$!/task/$!/children) && [ -n "$child" ]; do sleep 0.1; done
+echo $child >> begun
+ip link add "to-$name" type veth peer name eth0 netns $child
+ip link set "to-$name" master br0 up
+until ssh "$name" true 2> said.ssh; do kill -0 $! || { cat "sshd.$name.log"; exit 1; }; sleep 0.1; done""",
+    # etcds: three members of an etcd cluster, etcd1 to etcd3.
+    "etcds": r"""
+members=$(for n in 1 2 3; do printf "etcd$n=http://10.77.0.20$n:2380,"; done)
+for n in 1 2 3; do
+    ip addr add "10.77.0.20$n/24" dev br0
+    echo "10.77.0.20$n etcd$n" >> /etc/hosts
+    GOMAXPROCS=1 etcd --name "etcd$n" --data-dir "etcd$n" --initial-cluster "${members%,}" --log-level error \
+        --listen-client-urls "http://10.77.0.20$n:2379" --advertise-client-urls "http://10.77.0.20$n:2379" \
+        --listen-peer-urls "http://10.77.0.20$n:2380" --initial-advertise-peer-urls "http://10.77.0.20$n:2380" \
+        > "etcd$n.log" 2>&1 &
+    echo $! >> begun
+done
+for n in 1 2 3; do until curl -sf "http://10.77.0.20$n:2379/health" | grep -q true; do sleep 0.1; done; done""",
+    # slurm CONFIG NODES [MORE]: a Slurm in that file whose NODES have a slurmd each; MORE: it knows these as well.
+    "slurm": """
+config=$1; mkdir -p "$(dirname "$config")"
+slurm-daemons "$@" > slurm.log 2>&1 &
+echo $! >> begun
+until grep -qx ready slurm.log; do kill -0 $! || { cat slurm.log; exit 1; }; sleep 0.1; done""",
 }
 """What pages have begin before their own commands; it goes on until the desk is left."""
 END = r"""
@@ -65,6 +127,9 @@ PASSWORD = "simulated"
 
 class Desk:
     """A shell with ``strata`` and ``python`` in its path, in a directory where the documentation is at ``docs``."""
+
+    service = SIMULATED
+    """The pages that it is for say this."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -86,7 +151,7 @@ class Desk:
         self.environment = {
             **kept,
             "PATH": f"{binaries}:{os.environ.get('PATH', '')}:/usr/sbin:{Path(sys.executable).parent}",
-            "PYTHONPATH": str(ROOT / "src"),
+            "PYTHONPATH": f"{ROOT / 'src'}:{ROOT / 'tests'}",
             "STRATA_STATE": str(self.state),
         }
 
@@ -124,8 +189,9 @@ class Desk:
         return text
 
     def page(self, page: Path, seconds: float = SECONDS) -> None:
-        """Run every command of a page in order, in one shell; each must end, and print, as the page says."""
-        run = run_on(page)
+        """Run the commands of a page that are for such a desk in order, in one shell; each must end, and print, as the
+        page says."""
+        run = run_on(page, service=self.service)
         files = self.directory / "files"
         files.mkdir(exist_ok=True)
         for number, text in enumerate(shown_files(page)):
@@ -138,6 +204,8 @@ class Desk:
 class Machine(Desk):
     """A shell as root on a machine of its own: it sees the files of this one but for a Strata's that somebody has here,
     and what it writes is in memory; its network is empty but for ``br0`` (10.77.0.1)."""
+
+    service = "none"
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
@@ -198,6 +266,8 @@ class Machine(Desk):
 class Site(Machine):
     """Such a machine with a service that boots nodes."""
 
+    service = "provisioning"
+
     def up(self) -> None:
         """The service and its nodes, or those that are there."""
         if self.state.exists():
@@ -224,3 +294,17 @@ class Site(Machine):
             strata node add -f nodes.csv
             strata group create compute 'n[0001-{NODES:04}]'"""
         )
+
+
+def sitting_at(kind: type[Desk]) -> Iterator[Desk]:
+    """A desk of this kind, and nothing of it afterwards."""
+    # Not pytest's own directory: the path of a unix socket must be short.
+    directory = Path(tempfile.mkdtemp(prefix="docs-"))
+    desk = kind(directory)
+    try:
+        yield desk
+    finally:
+        try:
+            desk.down()
+        finally:
+            shutil.rmtree(directory)

@@ -4,9 +4,11 @@ A block is fenced with ``console`` (lines that begin with ``$ `` are commands, t
 (all lines are commands). Comments on the lines before it may say:
 
 - ``not run: REASON``; or ``run by: tests/FILE.py::TEST, ...``, where these tests run the same commands: they must
-  exist, and have their words in them;
+  exist, and take the commands from here (``taken_from_pages``) or have their words in them; or ``run by: make
+  test-deb``, which takes them from here too;
 - ``exit: CODE`` of each command, if it is not 0;
 - ``only: CLUSTER`` where a page is for several kinds of clusters;
+- ``on: KIND``: what runs when it is run, where that is not what the rest of the page is run beside;
 - ``first: COMMANDS``: what the reader of the page has done before, or has anyway; they may stand on several lines;
 - ``here: WORDS = OTHERS``: what stands for words of the page that are the reader's own, such as an id;
 - ``typed: LINE``: what the reader answers each of them; ``stopped: SECONDS``: after which the reader interrupts them.
@@ -35,10 +37,15 @@ TUTORIAL = DOCS / "tutorial" / "first-fleet.md"
 ZERO = DOCS / "tutorial" / "zero-to-cluster.md"
 CLUSTERS = ("virtual", "simulated")
 """What that page may be run on."""
+SIMULATED = "simulated"
+"""What pages are run beside that do not say it."""
+TARGETS = ("make test-deb",)
+"""They take what they run from the blocks that name them."""
 MARK = "@@@ "
-HOW_TOS = sorted((DOCS / "how-to").glob("*.md"))
+RUN = sorted(page for kind in ("how-to", "explanation") for page in (DOCS / kind).glob("*.md"))
+"""Pages whose commands are run, beside the tutorials."""
 
-_SAID = ("not run", "run by", "exit", "only", "first", "here", "typed", "stopped")
+_SAID = ("not run", "run by", "exit", "only", "on", "first", "here", "typed", "stopped")
 _COMMENT = re.compile(rf"<!-- ({'|'.join(_SAID)}):\s*(.*?)\s*-->\Z", re.DOTALL)
 _SERVICE = re.compile(r"^<!-- service: (\w+) -->$", re.MULTILINE)
 _FENCE = re.compile(r"```(\w*)\s*\Z")
@@ -65,6 +72,8 @@ class Block(NamedTuple):
     exit: int
     only: str
     """The kind of cluster that it is for; empty: any."""
+    service: str
+    """What is to run beside it (see ``docs_desk``)."""
     first: tuple[str, ...]
     """Commands that come before it."""
     here: tuple[tuple[str, str], ...]
@@ -81,7 +90,10 @@ class Block(NamedTuple):
 
 def blocks(page: Path) -> Iterator[Block]:
     """The blocks of commands of a page, in order."""
-    lines = page.read_text(encoding="utf-8").splitlines()
+    text = page.read_text(encoding="utf-8")
+    found = _SERVICE.search(text)
+    service = found[1] if found else SIMULATED
+    lines = text.splitlines()
     number = 0
     while number < len(lines):
         fence = _FENCE.match(lines[number])
@@ -99,6 +111,7 @@ def blocks(page: Path) -> Iterator[Block]:
                 next(iter(said["run by"]), ""),
                 int(next(iter(said["exit"]), 0)),
                 next(iter(said["only"]), ""),
+                next(iter(said["on"]), service),
                 tuple(said["first"]),
                 tuple((words, others) for words, _, others in (one.partition(" = ") for one in said["here"])),
                 tuple(said["typed"]),
@@ -121,12 +134,6 @@ def _said(lines: list[str]) -> dict[str, list[str]]:
     return said
 
 
-def service_of(page: Path) -> str:
-    """What is to run when the commands of a page are; empty: the simulated fleet."""
-    found = _SERVICE.search(page.read_text(encoding="utf-8"))
-    return found[1] if found else ""
-
-
 def shown_files(page: Path) -> list[str]:
     """The blocks of a page that are no commands: files."""
     found = re.findall(r"^```(\w+)\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
@@ -142,11 +149,16 @@ def _commands(kind: str, lines: list[str]) -> Iterator[Command]:
         yield Command(lines[start][2:], tuple(line for line in lines[start + 1 : end] if line.strip()))
 
 
-def run_on(page: Path, cluster: str = "simulated") -> list[Block]:
-    """The blocks of a page that are run on such a cluster, in order."""
-    return [
-        block for block in blocks(page) if block.not_run is None and not block.run_by and block.only in ("", cluster)
-    ]
+def run_on(page: Path, cluster: str = "simulated", *, service: str | None = None) -> list[Block]:
+    """The blocks of a page that are run on such a cluster beside such a service (None: any), in order."""
+    found = (block for block in blocks(page) if block.not_run is None and not block.run_by)
+    return [block for block in found if block.only in ("", cluster) and service in (None, block.service)]
+
+
+def run_beside(service: str) -> list[Path]:
+    """The pages that have commands to run beside such a service; ``ZERO`` brings up a fleet of its own."""
+    pages = [*RUN, TUTORIAL] if service == SIMULATED else [*RUN, TUTORIAL, ZERO]
+    return [page for page in pages if run_on(page, service=service)]
 
 
 def script(run: Sequence[Block]) -> str:
@@ -212,8 +224,16 @@ def replaced(text: str, block: Block) -> str:
     return text
 
 
+def taken_from_pages(test: str) -> list[str]:
+    """The commands of all blocks that say ``run by:`` this test (``tests/FILE.py::TEST``), as they are run."""
+    found = (block for page in PAGES for block in blocks(page) if block.run_by == test)
+    return [as_run(command.text, block) for block in found for command in block.commands]
+
+
 def has_words(block: Block) -> list[str]:
     """What is missing in the tests that run a block instead: one of them itself, or words of a command in them."""
+    if block.run_by in TARGETS:
+        return []
     texts = {}
     for named in block.run_by.split(", "):
         path, _, name = named.partition("::")
@@ -222,6 +242,8 @@ def has_words(block: Block) -> list[str]:
         functions = _functions(ROOT / path)
         if name not in functions or not name.startswith("test_"):
             return [f"{path} has no test {name}"]
+        if taken_from_pages.__name__ in functions[name] and named in functions[name]:
+            return []
         # The test itself, and whatever it may use: what is no test in its file, and in those that help it.
         helping = re.findall(r"^from support\.(\w+) import", (ROOT / path).read_text(encoding="utf-8"), re.MULTILINE)
         for helper in helping:

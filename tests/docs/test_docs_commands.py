@@ -4,34 +4,33 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import click
 import pytest
-from docs_desk import Desk, Machine, Site
+from docs_desk import Desk, sitting_at
 from docs_support import (
     DOCS,
-    HOW_TOS,
     PAGES,
     ROOT,
-    TUTORIAL,
+    SIMULATED,
+    TARGETS,
     Block,
     anchors,
     blocks,
     has_words,
     in_sentences,
     links,
+    run_beside,
     run_on,
-    service_of,
     strata_words,
     unlike,
 )
 
+from fresh.package import TARGET, installing
 from strata.cli.main import cli
 from support.terminal import picture, seen
 
@@ -144,6 +143,18 @@ def test_a_test_that_does_not_run_what_a_page_says_is_noticed(tmp_path: Path) ->
     assert has_words(block) == [f"no 'strata node hold n1 --reason x' in {named.partition('::')[2]}"]
 
 
+def test_a_make_target_that_runs_blocks_runs_all_that_name_it() -> None:
+    named = [command.text for block in every_block() if block.run_by == TARGET for command in block.commands]
+    assert sorted("\n".join(installing()).splitlines()) == sorted(named) and TARGET in TARGETS
+
+
+def test_a_block_may_be_run_beside_something_else_than_its_page(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("```sh\ntrue\n```\n<!-- on: none -->\n```sh\nfalse\n```\n", encoding="utf-8")
+    texts = {kind: [block.commands[0].text for block in run_on(page, service=kind)] for kind in (SIMULATED, "none")}
+    assert texts == {SIMULATED: ["true"], "none": ["false"]}
+
+
 def test_commands_are_found_behind_other_words() -> None:
     line = 'until strata status > a 2>&1; do sleep 1; done && strata node show "$(cat x | strata y)" | grep a'
     assert list(strata_words(line)) == [["status"], ["node", "show", "VALUE"]]
@@ -167,27 +178,6 @@ def test_the_pages_made_from_the_code_are_up_to_date() -> None:
 # ---- with a service ----
 
 
-root = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes a machine of its own")
-
-
-def with_service(kind: str) -> list[Path]:
-    """The pages whose commands are run beside this."""
-    return [page for page in (*HOW_TOS, TUTORIAL) if service_of(page) == kind]
-
-
-def sitting_at(kind: type[Desk]) -> Iterator[Desk]:
-    # Not pytest's own directory: the path of a unix socket must be short.
-    directory = Path(tempfile.mkdtemp(prefix="docs-"))
-    desk = kind(directory)
-    try:
-        yield desk
-    finally:
-        try:
-            desk.down()
-        finally:
-            shutil.rmtree(directory)
-
-
 @pytest.fixture(scope="module")
 def desk() -> Iterator[Desk]:
     yield from sitting_at(Desk)
@@ -195,33 +185,10 @@ def desk() -> Iterator[Desk]:
 
 @pytest.mark.server
 @pytest.mark.slow
-@pytest.mark.parametrize("page", with_service(""), ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", run_beside(SIMULATED), ids=lambda page: page.stem)
 def test_the_commands_of_a_page_do_what_it_says(desk: Desk, page: Path) -> None:
     desk.up()
     desk.page(page)
-
-
-@pytest.fixture(scope="module")
-def site() -> Iterator[Desk]:
-    yield from sitting_at(Site)
-
-
-@pytest.mark.server
-@pytest.mark.slow
-@root
-@pytest.mark.parametrize("page", with_service("provisioning"), ids=lambda page: page.stem)
-def test_the_commands_of_a_page_do_what_it_says_where_nodes_boot(site: Desk, page: Path) -> None:
-    site.up()
-    site.page(page)
-
-
-@pytest.mark.server
-@pytest.mark.slow
-@root
-@pytest.mark.parametrize("page", with_service("none"), ids=lambda page: page.stem)
-def test_the_commands_of_a_page_do_what_it_says_on_a_machine_where_nothing_runs_yet(page: Path) -> None:
-    for machine in sitting_at(Machine):
-        machine.page(page)
 
 
 @pytest.mark.server

@@ -16,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from docs_support import CLUSTERS, ROOT, ZERO, differences, run_on, script
+from docs_support import CLUSTERS, ROOT, SIMULATED, ZERO, differences, run_on, script
 
 
 def main() -> int:
@@ -35,7 +35,7 @@ def main() -> int:
         "PATH": f"{ROOT / '.venv' / 'bin'}:{os.environ.get('PATH', '')}:/usr/sbin",
         "STRATA_STATE": str(directory / "s"),
     }
-    run = run_on(ZERO, given.cluster)
+    run = run_on(ZERO, given.cluster, service=SIMULATED)
     try:
         status, printed = _run(script(run), directory, environment)
     finally:

@@ -3,6 +3,7 @@
 Makes the machine (see ``machine``) and two packages: of an earlier state of this repository (the last release, or what
 ``--from`` names), and of the present one. The earlier is installed by apt, the host is examined, a simulated fleet is
 brought up and told things; then the present one is installed over it, and everything that was said is still there.
+What is typed for that is taken from the documentation: the blocks that say ``run by: make test-deb``, as they stand.
 Before that, the container file makes an image of the present package upon the same Debian, and a fleet comes up in it.
 """
 
@@ -18,10 +19,14 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from docs.docs_support import PAGES, blocks
 from fresh.machine import FreshMachine, Here, is_root
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-VERSIONS = ("0.1.0", "0.1.1")
+VERSIONS = ("0.1.0", "0.2.0")
+"""As the pages name them."""
+TARGET = "make test-deb"
+"""What blocks say that are run here."""
 PACKAGING = ("requirements.lock", "deploy/deb.py")
 """What an earlier state must have as it is today: its package is made with the Python packages of today's ``.venv``."""
 
@@ -30,16 +35,22 @@ set -e
 cd /srv
 export DEBIAN_FRONTEND=noninteractive STRATA_STATE=/var/tmp/fleet
 say() { printf '\\n== %s\\n' "$*"; }
-apt-get -qq update
+printf 'APT::Get::Assume-Yes "true";\nAPT::Install-Recommends "false";\nquiet "2";\n' > /etc/apt/apt.conf.d/90shown
+apt-get update
 install() {
-    apt-get -qq -y install --no-install-recommends "./strata_$1"_*.deb > apt.log 2>&1 || { tail -20 apt.log; exit 1; }
+    while read -r line; do
+        say "$line"
+        case $line in
+            'strata doctor') $line || true ;;  # a machine that has nothing yet lacks something
+            *) $line < /dev/null > said.log 2>&1 || { tail -20 said.log; exit 1; } ;;
+        esac
+    done <<END
+$1
+END
 }
-say install "$1"
 install "$1"
 strata version
 strata serve --check
-say the host
-strata doctor || true
 say a simulated fleet
 strata up --simulated --nodes 16
 strata node list --group-by state
@@ -49,9 +60,8 @@ strata node set n7 power=off
 strata auth token create --role viewer > token
 strata node history n2 --json > history
 strata stop
-say upgrade to "$2"
 install "$2"
-dpkg-query -W strata
+dpkg-query -W strata | grep -F "$3"
 zcat /usr/share/man/man1/strata.1.gz | grep '^.SS strata node why$'
 strata up || true  # one node is held, so that not all are ready
 strata group show kept
@@ -67,7 +77,7 @@ strata audit verify
 strata store check
 strata down --delete < /dev/null
 say remove
-apt-get -qq -y remove strata > apt.log 2>&1
+apt-get remove strata > apt.log 2>&1
 test ! -e /usr/bin/strata
 test ! -e /usr/lib/strata
 echo 'the package: passed'
@@ -83,6 +93,20 @@ strata up --simulated --nodes 4 --listen 127.0.0.1:0 --state-dir /var/lib/strata
 strata down --delete --state-dir /var/lib/strata/tried < /dev/null
 echo 'the container: passed'
 """
+
+
+def installing() -> tuple[str, str]:
+    """The lines of the pages that are run here: of blocks that name the earlier package, and the present one."""
+    named = [
+        [command.text for command in block.commands]
+        for page in PAGES
+        for block in blocks(page)
+        if block.run_by == TARGET
+    ]
+    earlier, present = (
+        [line for lines in named if f"strata_{version}_" in lines[0] for line in lines] for version in VERSIONS
+    )
+    return "\n".join(earlier), "\n".join(present)
 
 
 def contained(root: Path, package: Path, storage: Path) -> int:
@@ -131,7 +155,9 @@ def main() -> int:
                     [sys.executable, source / "deploy/deb.py", "--out", out, "--version", version], check=True
                 )
             package = next((machine.root / "srv").glob(f"strata_{VERSIONS[1]}_*.deb"))
-            return contained(machine.root, package, Path(scratch) / "images") or machine.run(_RUN, *VERSIONS)
+            return contained(machine.root, package, Path(scratch) / "images") or machine.run(
+                _RUN, *installing(), VERSIONS[1]
+            )
         finally:
             if not given.keep:
                 machine.remove()

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from docs.docs_support import CLUSTERS, HOW_TOS, TUTORIAL, ZERO, replaced, run_on
+from docs.docs_support import CLUSTERS, RUN, TUTORIAL, ZERO, replaced, run_on
 from fresh.programs import (
     COMPUTED,
     ON_NODES,
@@ -25,7 +25,7 @@ from fresh.programs import (
 )
 
 MAKEFILE = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
-OURS = {"ansible-inventory", "capmc", "python", "strata"}
+OURS = {"ansible-inventory", "ansible-playbook", "apbasil", "capmc", "python", "strata"}
 """What set-up puts into .venv."""
 
 
@@ -61,7 +61,7 @@ def test_what_the_sources_start_is_known() -> None:
 @pytest.mark.slow
 def test_what_the_makefile_and_the_pages_call_is_from_such_a_package_too() -> None:
     called = shell_words(recipes(MAKEFILE))
-    for page in (TUTORIAL, ZERO, *HOW_TOS):
+    for page in (TUTORIAL, ZERO, *RUN):
         for block in (block for cluster in CLUSTERS for block in run_on(page, cluster)):
             called |= {word for command in block.commands for word in shell_words(replaced(command.text, block))}
     assert {"apt-get", "curl", "dpkg-query", "sed"} <= called

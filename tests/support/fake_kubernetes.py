@@ -3,11 +3,14 @@ and a controller that makes pods of Jobs and really runs their commands.
 
 What it is sent is checked against the models of the official client, field by field, as an API server does that is
 asked to be strict. The official client itself is run against it too, so that it speaks as the real one.
+
+``python -m support.fake_kubernetes NAMESPACE`` is one that has this namespace, and prints its kubeconfig.
 """
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import copy
 import datetime
@@ -18,6 +21,7 @@ import os
 import re
 import shutil
 import ssl
+import sys
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -430,3 +434,24 @@ def _status(code: int, reason: str, message: str) -> web.Response:
         "code": code,
     }
     return web.json_response(told, status=code)
+
+
+async def main(namespace: str) -> None:
+    """Be one until somebody ends it."""
+    with tempfile.TemporaryDirectory(prefix="kubernetes-") as directory:
+        async with FakeKubernetes(Path(directory), namespace).running() as cluster:
+            authority = base64.b64encode(cluster.ca.encode()).decode()
+            told = {
+                "current-context": "c",
+                "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],
+                "clusters": [
+                    {"name": "k", "cluster": {"server": cluster.server, "certificate-authority-data": authority}}
+                ],
+                "users": [{"name": "u", "user": {"token": TOKEN}}],
+            }
+            print(json.dumps(told), flush=True)
+            await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1]))

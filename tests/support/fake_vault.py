@@ -1,9 +1,13 @@
-"""A Vault that behaves as real ones do, badly when told to: sealed, refusing, slow, gone, sending callers elsewhere."""
+"""A Vault that behaves as real ones do, badly when told to: sealed, refusing, slow, gone, sending callers elsewhere.
+
+``python -m support.fake_vault PATH FIELD=VALUE`` is one that keeps this, and prints its address.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -90,3 +94,11 @@ def fake_vault() -> Iterator[FakeVault]:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+if __name__ == "__main__":
+    with fake_vault() as running:
+        field, _, value = sys.argv[2].partition("=")
+        running.put(sys.argv[1], **{field: value})
+        print(running.url, flush=True)
+        threading.Event().wait()

@@ -15,6 +15,7 @@ LONGEST = (
     "tests/simulation/test_simulation.py",
     "tests/system/test_virtual_cluster.py",
     "tests/docs/test_docs_commands.py",
+    "tests/docs/test_docs_machines.py",
     "tests/system/test_system_leaders.py",
     "tests/api/test_redfish_service_validator.py",
     "tests/power/test_site_power_crash.py",

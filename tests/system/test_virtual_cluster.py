@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shlex
 import signal
 import time
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from docs.docs_support import taken_from_pages
 from strata.core.host import process as ps
 from support import virtual_cluster
 from support.bridge_visitor import Visitor, boot_data, signing_request, visitor
@@ -81,6 +83,19 @@ def test_a_command_runs_on_all_of_them_and_a_person_can_log_in(cluster: Cluster)
 
     for node in BOTH:
         assert cluster.strata("virtual", "login", node, "--", "hostname").out.strip() == node
+
+
+def test_nodes_run_what_the_pages_say_they_shall(cluster: Cluster):
+    boots = {node: cluster.sh(node, BOOT_ID) for node in BOTH}
+    said = ""
+    for command in taken_from_pages(
+        "tests/system/test_virtual_cluster.py::test_nodes_run_what_the_pages_say_they_shall"
+    ):
+        said += cluster.strata(*shlex.split(command)[1:], limit=CHANGE).out
+    assert "system" in said, "its agent says what runs"
+    assert {node: cluster.sh(node, BOOT_ID) for node in BOTH} == boots, "they ran it already"
+    wanted = ("power", "os", "identity", "image", "personality")
+    cluster.strata("node", "set", "@compute", *(word for name in wanted for word in ("--unset", name)))
 
 
 # -- self-healing

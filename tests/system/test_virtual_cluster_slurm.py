@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from docs.docs_support import taken_from_pages
 from strata.cli.session import Session
 from strata.cli.up import image as up_image
 from strata.cli.up import slurm as up_slurm
@@ -157,6 +158,23 @@ def test_up_ends_with_a_job_on_all_nodes_and_says_so(up: tuple[Cluster, str], jo
     [slurm] = cluster.json("workload", "list")
     assert (slurm["kind"], slurm["answers"], slurm["nodes"]) == ("slurm", True, 2)
     assert {node["facts"]["workload"]["value"] for node in cluster.json("node", "list")} == {"in"}
+
+
+def test_its_slurm_is_used_as_the_pages_say(cluster: Cluster, jobs: Jobs):
+    commands = taken_from_pages("tests/system/test_virtual_cluster_slurm.py::test_its_slurm_is_used_as_the_pages_say")
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-ec", "\n".join(commands)],
+        env={**cluster.environment, "PATH": path},
+        capture_output=True,
+        text=True,
+        timeout=CHANGE,
+        check=False,
+    )
+    assert done.returncode == 0, (done.stdout, done.stderr)
+    for words in ("^PARTITION ", rf"^{ONE} +in +idle ", "^Submitted batch job", "^JobID "):
+        assert re.search(words, done.stdout, re.MULTILINE), (words, done.stdout)
+    wait_idle(cluster, jobs)
 
 
 def test_the_cluster_is_what_its_repository_says(cluster: Cluster):
