@@ -280,6 +280,7 @@ COMPUTED: dict[str, tuple[str, ...]] = {
         "setpriv",
         "unshare",
     ),
+    "tests/whole.py::_pytest": (),  # of the environment that it runs in
 }
 """Where a command comes from elsewhere → what it can be. Empty: Python, or what users and images bring themselves."""
 
