@@ -143,6 +143,17 @@ def test_what_was_begun_under_older_shares_counts_against_the_whole() -> None:
     assert admitted(budgets, [4, 5], busy=[0, 1, 2]) == [4]  # our share would allow both
 
 
+def test_of_what_stands_one_controller_at_a_time_takes_what_is_left() -> None:
+    """One has more on its nodes than its share; two others, each below theirs, see the one place that is left."""
+    leaders = np.repeat([0, 1, 2], 4)
+    found = []
+    for us, wanting in ((1, [5, 6, 7]), (2, [8, 9, 10, 11])):
+        budgets = Budgets(model(limit=6, standing=True))
+        budgets.set_buckets("b", [fleet(12)], 0.0, shares=Shares(leaders == us, us == 2))
+        found += admitted(budgets, wanting, standing=[0, 1, 2, 3, 4])
+    assert found == [8]
+
+
 def test_a_breaker_stops_at_the_ratio_probes_and_closes() -> None:
     settings = EngineSettings(stop_ratio=0.5, stop_minimum=4, stop_cooldown=100, stop_probe=2)
     breaker = Breaker(settings)

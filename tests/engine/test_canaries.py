@@ -159,6 +159,17 @@ def test_a_build_that_some_node_runs_well_is_brought_back_to_all_at_once() -> No
 
 
 @pytest.mark.slow
+def test_a_node_that_hangs_is_restarted_whatever_a_canary_is_waited_for() -> None:
+    fleet, images = running(4, EngineSettings(fault_retry=0))
+    images.bad.add("v2")
+    fleet.want(image="v2")
+    fleet.run(3600)
+    fleet.sim.put(np.array([2]), now=fleet.now, os="hung")
+    assert fleet.run(600, lambda: "power-off" in fleet.acts_on(2)), fleet.why(2)
+    assert fleet.fact(1, "workload") == "in", "whoever runs something waits as before"
+
+
+@pytest.mark.slow
 def test_a_restart_in_the_middle_has_the_same_canary() -> None:
     fleet, images = running(8, EngineSettings(fault_retry=0))
     images.bad.add("v2")

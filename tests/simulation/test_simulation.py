@@ -20,6 +20,8 @@ REGRESSIONS = {
     31: "an edit whose note in the history had the very moment of another's was refused",
     49: "nodes that were out of service with different steps ahead waited for each other",
     85: "what was under way when a shard was given back was counted by nobody",
+    625: "two controllers took the one place that a third, above its share, had left of the site's power",
+    649: "nodes that hung were not restarted, as a canary that had failed waited for power that they held",
 }
 """Every seed that ever found a bug, and what it was."""
 

@@ -5,6 +5,10 @@ rounded down to whole nodes; the one who holds the baton (``fleet.controller.lea
 one more wherever rounding left one over. So together they keep every limit whatever each knows of the others, and
 nobody starves. What was begun under older shares still counts against the whole.
 
+What stands is not over when it was done: a controller that takes nodes over has what stands on them, which may be more
+than its share, and two others would both go for what is left. So a budget of what stands is used by whoever holds the
+baton.
+
 A budget of disruption counts who holds a place in it (``strata.engine.places``). It slows down and does not forbid:
 where nobody who holds one goes on by himself, one more may go. Limits that are set while Strata runs forbid: who is
 broken is out of service like any other, and a person decides what comes of it.
@@ -80,7 +84,9 @@ class _Buckets:
             limits = np.minimum(limits, np.maximum(self._heaviest, np.floor(whole * budget.percent / 100)))
         self.whole_limits = limits
         self.limits = limits
-        if shares is not None:
+        if shares is not None and budget.standing:
+            self.limits = limits if shares.baton else np.zeros(count)
+        elif shares is not None:
             self.limits = _share(limits, self._heaviest, mine / np.maximum(whole, 1e-9), shares.baton)
         self._rate = None if budget.rate is None else budget.rate * mine / np.maximum(whole, 1e-9)
         self._tokens = np.ones(count) if self._rate is None else np.maximum(1.0, self._rate)

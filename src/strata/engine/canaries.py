@@ -3,10 +3,10 @@
 For variables that ask for it (``Variable.canary``), per goal. Who is the canary is not kept anywhere: it is read from
 the facts and from what is under way, so that a restart changes nothing.
 
-A node that runs something (there is a destructive step on its way) begins nothing for a value with which no node is
-ready now: not while a canary is on trial, and not after one has failed. A node that runs nothing has nothing to lose.
-It waits while a canary is on trial, and is the next one when that has failed: a broken node must not keep a machine
-from starting.
+A node that runs something (it has a value, and there is a destructive step on its way) begins nothing for a value with
+which no node is ready now: not while a canary is on trial, and not after one has failed. A node that runs nothing has
+nothing to lose, also where it is restarted on its way because it hangs. It waits while a canary is on trial, and is the
+next one when that has failed: a broken node must not keep a machine from starting.
 
 Several controllers see each other's canaries by their intents; two that choose in the same moment have one each.
 """
@@ -80,6 +80,7 @@ class Canaries:
         for column in self._columns:
             name = column.variable.name
             way = self._way(name, wanting)
+            way[(way == _STRICT) & ~column.has_value(wanting)] = _NOT
             concerned = way != _NOT
             if not concerned.any():
                 continue

@@ -120,6 +120,11 @@ class VariableColumns:
             held |= (goal == code) & among(fact, accepted) & (fact != 0)
         return held
 
+    def has_value(self, nodes: Indices) -> Mask:
+        """Where it is known to be something."""
+        has: Mask = self.fact[nodes] > (self.words.index(ABSENT) if self.variable.open else 0)
+        return has
+
     def symbols(self, nodes: Indices) -> Codes:
         """What the planner sees: 0 unknown, 1.. the variable's symbols, last+1: looked at and still unknown."""
         here = span(nodes)
