@@ -221,17 +221,20 @@ class AgentService:
 
 def _view(name: str, state: State, **known: Any) -> a.AgentView:
     held = state.set
-    return a.AgentView.of(
-        state,
+    return a.AgentView(
         node=name,
         version=state.agent.version,
+        profile=state.profile,
+        uptime=state.uptime,
         cpu_s=state.agent.cpu_s,
         set=held.name,
         set_digest=held.digest,
         state=held.state,
         reason=held.reason,
         members=held.members,
+        loaded=state.loaded,
         healthy=state.health.ok,
         problems=state.health.problems,
+        metrics=state.metrics,
         **known,
     )
