@@ -42,7 +42,7 @@ def test_what_a_restart_takes_away_is_not_believed_until_it_is_seen() -> None:
     fleet.want(**READY)
     fleet.converge()
     restart(fleet)
-    assert fleet.fact(0, "os") == "unknown"
+    assert (fleet.fact(0, "os"), fleet.state(0)) == ("unknown", "unknown"), "at once, before the engine's next step"
     fleet.step()
     assert fleet.state(0) == "unknown"
 

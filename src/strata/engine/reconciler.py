@@ -107,6 +107,7 @@ class Engine:
         self.in_flight.cut_short(nodes, lost)
         self.facts.schedule_look(nodes, None, now)
         self._want_anew(nodes)
+        self._decide(now)  # nobody is shown the state of before, not even until the next step
 
     def _want_anew(self, nodes: Indices) -> None:
         """The owners want something else: a node that differs from it has not fallen."""
