@@ -57,8 +57,8 @@ def test_what_is_applied_is_waited_for(server: FakeServer, run: Run, site: Path)
     states = {node["state"] for node in server.nodes.values()}
     assert states
     assert (result.code == 0) == (states == {"ready"})
-    assert "ready: " in result.err
-    assert "ready: " not in run("apply", "-f", site, "--dry-run", "--wait").err
+    assert "at goal: " in result.err
+    assert "at goal: " not in run("apply", "-f", site, "--dry-run", "--wait").err
 
 
 def test_a_dry_run_changes_nothing(server: FakeServer, run: Run, site: Path) -> None:

@@ -75,7 +75,7 @@ def test_waiting_follows_the_job_and_then_the_nodes(fleet: FakeServer, run: Run)
     result = run("node", "set", "*", "power=on", "--wait")
     assert result.code == 0
     assert "operation j1: 4/4" in result.err
-    assert "ready: 4/4" in result.err
+    assert "at goal: 4/4" in result.err
 
 
 def test_waiting_ends_with_3_when_some_cannot_get_there(fleet: FakeServer, run: Run) -> None:
@@ -130,7 +130,7 @@ def test_no_state_of_before_the_change_is_printed(fleet: FakeServer, run: Run, m
 
     monkeypatch.setattr(fake_server, "ROUTES", [("GET", "/v1/status", "", status), *fake_server.ROUTES])
     result = run("node", "set", "n1", "power=off", "--wait")
-    assert [line for line in result.err.splitlines() if line.startswith("ready:")] == ["ready: 0/1 1 held"]
+    assert [line for line in result.err.splitlines() if line.startswith("at goal:")] == ["at goal: 0/1 1 held"]
 
 
 def test_waiting_on_a_passing_state_holds_on_to_the_nodes(fleet: FakeServer, run: Run) -> None:
@@ -149,7 +149,7 @@ def test_another_try_is_waited_for_by_the_names_of_the_nodes(fleet: FakeServer, 
 def test_a_release_is_waited_for(fleet: FakeServer, run: Run) -> None:
     run("node", "hold", "n3", "--reason", "x")
     result = run("node", "release", "state:held", "--wait")
-    assert (result.code, "ready: 1/1" in result.err) == (0, True)
+    assert (result.code, "at goal: 1/1" in result.err) == (0, True)
 
 
 def test_a_dry_run_shows_the_plan_and_changes_nothing(fleet: FakeServer, run: Run) -> None:

@@ -78,7 +78,7 @@ def test_up_brings_a_fleet_to_ready_and_says_where_to_look(state: Path, run: Run
     assert result.lines[0].endswith(": 8 ready.")
     assert str(state / "admin.sock") in result.out
     assert "strata stop" in result.out
-    assert "ready: 8/8" in result.err
+    assert "at goal: 8/8" in result.err
     assert run("status", "--json").json["by_state"] == {"ready": 8}
     asked = (state / "arguments").read_text().split("\n")
     assert asked[:3] == ["serve", "--state-dir", str(state)]

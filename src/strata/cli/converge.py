@@ -48,7 +48,6 @@ def wait(
     *,
     timeout: float,
     revision: int = 0,
-    title: str = "ready",
     patience: float = 0.0,
 ) -> dict[str, int]:
     """Follow the selected nodes until none moves, or for ``timeout`` seconds; the last counts by state.
@@ -58,7 +57,7 @@ def wait(
     """
     began = time.monotonic()
     settled: float | None = None
-    with Meter(out, title) as meter:
+    with Meter(out, "at goal") as meter:
         while True:
             shown = not revision or int(client.get("/v1/status")["revision"]) >= revision
             revision = 0 if shown else revision
