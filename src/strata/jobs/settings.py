@@ -60,18 +60,19 @@ class JobSettings(Section, frozen=True, kw_only=True):
     accelerators: Annotated[int, Meta(ge=0, le=1024)] = 0
     """Accelerators of this machine that jobs get. Default: 0."""
     poll: Seconds = Seconds(5)
-    """How often each scheduler is asked about all its jobs, whoever wants to know. Default: 5 s; a question costs it as
-    much as one ``squeue``."""
+    """How often each scheduler is asked about all its jobs. Default: 5 s; a question costs it as much as one
+    ``squeue``."""
     array_most: Annotated[int, Meta(ge=1, le=100_000)] = 10_000
     """Tasks that one array may have. Default: 10,000; all of them are one record."""
     retention: Seconds = Seconds(7 * 86400)
     """How long a job that has ended stays listed. Default: a week. Its output stays where it was written."""
     kept_most: Annotated[int, Meta(ge=100, le=10_000_000)] = 200_000
-    """Ended jobs that stay listed at most; the oldest go first. Default: 200,000, some hundred megabytes of memory."""
+    """The most ended jobs that stay listed; the oldest are removed first. Default: 200,000, some hundred megabytes of
+    memory."""
 
     broker: BrokerSettings = BrokerSettings()
-    """What counts when several targets can run a job. Default: an hour of waiting as much as a place of data that is
-    far, and as a unit of money for energy."""
+    """What counts when several targets can run a job. Default: an hour of waiting counts as much as one data
+    location that is not near, or as one unit of money for energy."""
     targets: Mapping[str, TargetTraits] = {}
     """What the site knows of targets, by name. Default: nothing."""
 

@@ -12,11 +12,11 @@ from strata.core.units import Seconds
 
 
 class PlatformSettings(Section, frozen=True, kw_only=True):
-    """How workload managers are asked, what flows may run here, and what waves of a rollout are checked by."""
+    """How workload managers are asked, what flows may run here, and how waves of a rollout are checked."""
 
     workload: Literal["required", "none"] = "required"
-    """What holds while no workload manager is connected. ``required``: a job may be running that nobody knows of, so no
-    node is switched off or changed. ``none``: nobody runs jobs here. One that is connected is asked in either case.
+    """What Strata assumes while no workload manager is connected. ``required``: jobs may be running, so no node is
+    switched off or changed. ``none``: nobody runs jobs here. A workload manager that is connected is always asked.
     Default: required, the safe one."""
     workload_poll: Seconds = Seconds(15)
     """How often each connected workload manager is asked about all its nodes. Default: 15 s; a question costs it as
@@ -26,17 +26,17 @@ class PlatformSettings(Section, frozen=True, kw_only=True):
     fetched or a playbook is run: accounts, keys, known hosts. Default: none, the files of the account that the service
     runs as. Host keys are always checked."""
     git_ca: Path | None = None
-    """Certificates by which https hosts of repositories are known (PEM). Default: none, those of the machine."""
+    """Certificates that https hosts of repositories are checked against (PEM). Default: none, those of the machine."""
 
     vault: str = ""
     """Address of the HashiCorp Vault that keeps some secrets of nodes (``https://vault.site.example:8200``). Default:
     empty, none does."""
     vault_ca: Path | None = None
-    """Certificates by which the Vault is known (PEM). Default: none, those of the machine."""
+    """Certificates that the Vault is checked against (PEM). Default: none, those of the machine."""
     vault_token: Path | None = None
-    """File (0600) with the token that the Vault knows the service by. Default: none; then AppRole is used."""
+    """File (0600) with the token by which the service logs in to the Vault. Default: none; then AppRole is used."""
     vault_role: str = ""
-    """The service's role id, where it logs in by AppRole. Default: empty."""
+    """The service's role id, if it logs in by AppRole. Default: empty."""
     vault_secret_id: Path | None = None
     """File (0600) with the secret id that belongs to the role. Default: none."""
     vault_namespace: str = ""
@@ -45,7 +45,7 @@ class PlatformSettings(Section, frozen=True, kw_only=True):
     """Commands that steps of flows may run on the controller (``run``): name → program and arguments. They get the
     names of the step's nodes on standard input, a line each. Default: none."""
     playbook_account: str = "nobody"
-    """The account that playbooks of the repository run as, where the service runs as root. Default: nobody."""
+    """The account that playbooks of the repository run as, if the service runs as root. Default: nobody."""
     playbook_key: Path | None = None
     """File (0600) with the private key by which playbooks log in to nodes. It is given to an ssh agent that lives as
     long as one run; the account of the playbooks cannot read the file. Default: none."""

@@ -15,14 +15,14 @@ class ProvisioningSettings(Section, frozen=True, kw_only=True):
     """Where nodes are booted, and how their agents are served."""
 
     networks: Path | None = None
-    """A file that says on which networks nodes boot (YAML). Default: none; then nothing is answered to machines that
-    boot, and nodes' agents are only served on the front door."""
+    """A file that says on which networks nodes boot (YAML). Default: none; then machines that boot get no
+    answer, and nodes' agents are only served on the front door."""
     namespace: str = ""
     """Network namespace in which the service lives, with the boot networks. Default: empty, where it is started. Images
     are built where it is started in any case: building needs Debian's packages."""
     hold_most: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
-    """Requests of agents that are held open at a time; agents beyond them come again every few seconds, and learn only
-    then what they are to do. Default: 0, what memory and open files of the machine allow, 32,000 at most. Each costs
+    """Requests of agents that are held open at a time; further agents ask again every few seconds, and learn only then
+    of commands. Default: 0, what memory and open files of the machine allow, 32,000 at most. Each costs
     up to 80 KB of memory and four open files, here and in nginx together."""
 
     def check(self) -> None:

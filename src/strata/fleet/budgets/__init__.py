@@ -1,4 +1,4 @@
-"""Budgets: how much may happen at once, with the site's own numbers in the place of those that the model declares."""
+"""Budgets: how much may happen at once; the site's own numbers replace those of the model."""
 
 from strata.core.room import Room
 

@@ -1,4 +1,4 @@
-"""What is wanted of nodes: set on themselves or by documents, and what that comes to for every node."""
+"""What is wanted of nodes: set on nodes or by documents, and the result for every node."""
 
 from strata.core.room import Room
 

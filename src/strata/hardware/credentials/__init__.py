@@ -1,4 +1,4 @@
-"""Who Strata is to BMCs (users and passwords, sealed), and whose certificates it accepts."""
+"""The users and passwords with which Strata logs in to BMCs (sealed), and the certificates that it accepts."""
 
 from __future__ import annotations
 

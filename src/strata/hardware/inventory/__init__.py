@@ -1,4 +1,4 @@
-"""What hardware there is, was, and cannot be."""
+"""What hardware there is and was, and conflicts in it."""
 
 from __future__ import annotations
 

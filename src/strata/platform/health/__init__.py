@@ -1,4 +1,4 @@
-"""Whether nodes are fit for jobs: checks that their agents run, what fails counts or not, and what is done about it."""
+"""Whether nodes are fit for jobs: checks that their agents run, whether a failure counts, and what is done about it."""
 
 from __future__ import annotations
 

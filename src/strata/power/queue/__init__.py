@@ -1,4 +1,4 @@
-"""The workload manager's queue, as power policies go by it."""
+"""The workload manager's queue, which power policies use."""
 
 from __future__ import annotations
 

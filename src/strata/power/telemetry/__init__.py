@@ -1,4 +1,4 @@
-"""What measures power, and what nodes, cabinets and the machine draw."""
+"""Measuring power: what nodes, cabinets and the machine draw."""
 
 from __future__ import annotations
 

@@ -36,18 +36,19 @@ class OidcSettings(Section, frozen=True, kw_only=True):
     """A provider of OpenID Connect, beside Strata's own tokens."""
 
     issuer: str = ""
-    """Its address, as it stands in tokens (``https://login.example.org/realms/hpc``). Default: empty, no provider."""
+    """Its address, exactly as in its tokens (``https://login.example.org/realms/hpc``). Default: empty, no provider."""
     audience: str = "strata"
-    """For whom tokens must be, and as whom ``strata login`` asks: the client's id at the provider. Default: strata."""
+    """The client's id at the provider: tokens must be for it, and ``strata login`` asks as it. Default: strata."""
     name: str = "preferred_username"
     """Claim that names a person. It must be one that people cannot choose themselves. Default: the one that providers
     fill with the name of the login; where it is missing, ``sub`` is taken."""
     ca: Path | None = None
     """File of the authority that signed the provider's certificate. Default: none, the system's."""
     rules: tuple[OidcRule, ...] = ()
-    """Who gets what; the first that fits counts, and who fits none is nobody. Default: none."""
+    """Which people get which role; the first rule that fits counts, and people whom none fits do not get in. Default:
+    none."""
     leeway: Seconds = Seconds(60)
-    """By how much clocks may differ. Default: a minute, which clocks that are set at all keep."""
+    """By how much clocks may differ. Default: a minute, which is enough for clocks that are synchronised."""
 
     def check(self) -> None:
         """That tokens can be checked safely."""
