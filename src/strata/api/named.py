@@ -1,12 +1,13 @@
 """The routes that everything with a name has: list, show, put, delete.
 
 A room declares a ``Named`` for its noun, and says of each route which method of its service answers: what a route takes
-and gives is what that method does. It writes only those routes that differ.
+and gives is what that method does. It writes only those routes that differ. ``routes_of`` finds both.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from types import ModuleType
 from typing import Any, Concatenate, Generic, TypeVar, cast, get_args, get_type_hints
 
 from litestar import Response, delete, get, put
@@ -48,8 +49,10 @@ class Named(Generic[S]):
         self._kind = kind or word
         self._plural = plural or f"{word}s"
         self._current = current
+        self.routes: Sequence[Route] = ()
+        """Those that were made so far."""
 
-    def list(self, call: Callable[[S, Principal], Awaitable[Sequence[Any]]], does: str) -> Route:
+    def list(self, call: Callable[[S, Principal], Awaitable[Sequence[Any]]], does: str) -> None:
         """All of them."""
 
         async def handle(ask: Asked) -> Any:
@@ -57,16 +60,16 @@ class Named(Generic[S]):
 
         (view,) = get_args(get_type_hints(call)["return"])
         _declare(handle, f"list_{self._plural}", does, {"return": cast("Any", ListOf)[view]})
-        return get(self._url, tags=[self._tag], **needs("read", self._kind))(handle)
+        self._add(get(self._url, tags=[self._tag], **needs("read", self._kind))(handle))
 
-    def show(self, call: Callable[[S, Principal, str], Awaitable[Any]], does: str) -> Route:
+    def show(self, call: Callable[[S, Principal, str], Awaitable[Any]], does: str) -> None:
         """One of them."""
 
         async def handle(ask: Asked, name: NamePath) -> Any:
             return self._answer(await call(ask.of(self._service), ask.who, name))
 
         _declare(handle, f"show_{self._word}", does, {"return": self._answered(call)})
-        return get(self._one, tags=[self._tag], **needs("read", self._kind, 404))(handle)
+        self._add(get(self._one, tags=[self._tag], **needs("read", self._kind, 404))(handle))
 
     def put(
         self,
@@ -76,7 +79,7 @@ class Named(Generic[S]):
         called: str = "",
         verb: Verb = "change",
         statuses: Sequence[int] = (404, 409),
-    ) -> Route:
+    ) -> None:
         """Create or replace one."""
 
         async def handle(request: AnyRequest, ask: Asked, name: NamePath, data: Any) -> Any:
@@ -86,7 +89,9 @@ class Named(Generic[S]):
         taken = list(get_type_hints(call, include_extras=True).values())[2]
         types = {"data": cast("Any", JSONBody)[taken], "return": self._answered(call)}
         _declare(handle, called or f"put_{self._word}", does, types)
-        return put(self._one, tags=[self._tag], **needs(verb, self._kind, *self._with_tag(statuses), body=True))(handle)
+        self._add(
+            put(self._one, tags=[self._tag], **needs(verb, self._kind, *self._with_tag(statuses), body=True))(handle)
+        )
 
     def delete(
         self,
@@ -95,7 +100,7 @@ class Named(Generic[S]):
         *,
         called: str = "",
         statuses: Sequence[int] = (404, 409),
-    ) -> Route:
+    ) -> None:
         """Remove one."""
 
         async def handle(request: AnyRequest, ask: Asked, name: NamePath) -> None:
@@ -103,7 +108,10 @@ class Named(Generic[S]):
             await call(ask.of(self._service), ask.who, name, *expected)
 
         _declare(handle, called or f"delete_{self._word}", does, {})
-        return delete(self._one, tags=[self._tag], **needs("delete", self._kind, *self._with_tag(statuses)))(handle)
+        self._add(delete(self._one, tags=[self._tag], **needs("delete", self._kind, *self._with_tag(statuses)))(handle))
+
+    def _add(self, route: Route) -> None:
+        self.routes = (*self.routes, route)
 
     @property
     def _one(self) -> str:
@@ -124,6 +132,15 @@ class Named(Generic[S]):
 
     def _with_tag(self, statuses: Sequence[int]) -> Sequence[int]:
         return statuses if self._current is None else (*statuses, 412)
+
+
+def routes_of(module: ModuleType) -> Iterator[Route]:
+    """All routes that stand in a module."""
+    for one in vars(module).values():
+        if isinstance(one, Route):
+            yield one
+        elif isinstance(one, Named):
+            yield from one.routes
 
 
 def _declare(handle: Any, name: str, does: str, types: dict[str, Any]) -> None:

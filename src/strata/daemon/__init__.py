@@ -11,10 +11,7 @@ CONFIG_FILE = Path("/etc/strata/strata.yaml")
 
 ROOM = Room(
     commands={
-        "What is wanted": {"model": "strata.daemon.model_commands:group"},
-        "The service": {
-            "serve": "strata.daemon.serve_commands:serve",
-            "doctor": "strata.daemon.doctor_commands:doctor",
-        },
+        "What is wanted": {"model": ".model_commands:group"},
+        "The service": {"serve": ".serve_commands:serve", "doctor": ".doctor_commands:doctor"},
     }
 )

@@ -4,4 +4,4 @@ from __future__ import annotations
 
 from strata.core.room import Room
 
-ROOM = Room(commands={"The hardware": {"hardware": "strata.hardware.commands:hardware"}})
+ROOM = Room(commands={"The hardware": {"hardware": ".commands:hardware"}})

@@ -4,4 +4,4 @@ from __future__ import annotations
 
 from strata.core.room import Room
 
-ROOM = Room(commands={"The hardware": {"energy": "strata.power.commands:energy"}})
+ROOM = Room(commands={"The hardware": {"energy": ".commands:energy"}})

@@ -4,4 +4,4 @@ from __future__ import annotations
 
 from strata.core.room import Room
 
-ROOM = Room(commands={"The service": {"virtual": "strata.virtual.commands:virtual"}})
+ROOM = Room(commands={"The service": {"virtual": ".commands:virtual"}})

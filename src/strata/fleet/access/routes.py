@@ -114,17 +114,3 @@ async def list_certificates(ask: Asked) -> ListOf[Certificate]:
 async def revoke_certificate(ask: Asked, serial: SerialPath) -> None:
     """Revoke a client certificate, at once."""
     await ask.of(Authenticator).revoke_certificate(ask.who, serial)
-
-
-HANDLERS = [
-    whoami,
-    login_way,
-    redeem_code,
-    renew_login,
-    mint_token,
-    list_tokens,
-    revoke_token,
-    issue_certificate,
-    list_certificates,
-    revoke_certificate,
-]

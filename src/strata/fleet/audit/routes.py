@@ -34,6 +34,3 @@ async def list_audit(
 async def verify_audit(ask: Asked) -> AuditReport:
     """Whether the log is whole: nothing altered, reordered, removed or cut off."""
     return await ask.of(AuditService).audit_verify(ask.who)
-
-
-HANDLERS = [list_audit, verify_audit]

@@ -64,6 +64,3 @@ async def freeze(ask: Asked, data: JSONBody[FreezeRequest]) -> Freeze:
 async def thaw(ask: Asked, frozen: FreezePath) -> None:
     """Take a freeze off."""
     await ask.of(BrakeService).thaw(ask.who, frozen)
-
-
-HANDLERS = [list_holds, hold, release, retry, list_freezes, freeze, thaw]

@@ -15,6 +15,9 @@ from strata.fleet.groups.service import GroupService
 
 _TAG = "groups"
 _GROUPS = Named("/v1/groups", GroupService, "group", tag=_TAG, current=GroupService.group)
+_GROUPS.list(GroupService.groups, "All groups.")
+_GROUPS.put(GroupService.put_group, "Create or replace a group. `If-Match` and `If-None-Match: *` are honoured.")
+_GROUPS.delete(GroupService.delete_group, "Remove a group; its nodes stay. `If-Match` is honoured.")
 
 
 @get(
@@ -33,12 +36,3 @@ async def change_members(ask: Asked, name: NamePath, data: JSONBody[MemberChange
     if not data.add and not data.remove:
         raise BadRequest("nothing to do", where="add, remove", hint="give at least one nodeset")
     return await ask.of(GroupService).change_members(ask.who, name, data)
-
-
-HANDLERS = [
-    _GROUPS.list(GroupService.groups, "All groups."),
-    _GROUPS.put(GroupService.put_group, "Create or replace a group. `If-Match` and `If-None-Match: *` are honoured."),
-    _GROUPS.delete(GroupService.delete_group, "Remove a group; its nodes stay. `If-Match` is honoured."),
-    show_group,
-    change_members,
-]

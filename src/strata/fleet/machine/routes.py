@@ -68,6 +68,3 @@ async def follow_machine(ask: Asked) -> Stream:
 async def machine_history(ask: Asked, since: Since = None) -> MachineHistory:
     """Every change of a fact since a time, of all nodes: with it a client can show the machine as it was."""
     return await ask.of(MachineService).history(ask.who, finite(since, "since"))
-
-
-HANDLERS = [show_machine, follow_machine, machine_history]

@@ -31,6 +31,3 @@ async def show_operation(ask: Asked, operation: OperationPath) -> Operation:
 async def cancel_operation(ask: Asked, operation: OperationPath) -> Operation:
     """Stop an operation before its next chunk. What is done stays done."""
     return await ask.of(OperationService).cancel_operation(ask.who, operation)
-
-
-HANDLERS = [list_operations, show_operation, cancel_operation]

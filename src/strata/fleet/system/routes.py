@@ -111,18 +111,3 @@ async def metrics(ask: Asked) -> Response[bytes]:
 async def openapi(request: AnyRequest) -> Response[dict[str, Any]]:
     """This documentation."""
     return Response(await asyncio.to_thread(request.app.state.openapi))
-
-
-HANDLERS = [
-    health,
-    ready,
-    status,
-    model,
-    model_graph,
-    backup,
-    check_store,
-    show_log_level,
-    set_log_level,
-    metrics,
-    openapi,
-]

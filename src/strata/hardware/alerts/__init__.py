@@ -4,11 +4,4 @@ from __future__ import annotations
 
 from strata.core.room import Room
 
-ROOM = Room(
-    routes=("strata.hardware.alerts.routes",),
-    commands={
-        "The hardware": {
-            "alert": "strata.hardware.alerts.commands:alert",
-        },
-    },
-)
+ROOM = Room(routes=(".routes",), commands={"The hardware": {"alert": ".commands:alert"}})

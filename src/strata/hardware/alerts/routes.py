@@ -46,16 +46,10 @@ async def acknowledge_alerts(ask: Asked, data: JSONBody[AcknowledgeRequest]) -> 
 
 
 _WEBHOOKS = Named("/v1/webhooks", AlertService, "webhook", tag="webhooks")
-
-HANDLERS = [
-    list_alerts,
-    get_alert,
-    acknowledge_alerts,
-    _WEBHOOKS.list(AlertService.webhooks, "Where alerts are sent, without secrets."),
-    _WEBHOOKS.put(
-        AlertService.put_webhook,
-        "Create or replace a webhook. Without a secret, the one that it has stays; delete it first to send unsigned.",
-        statuses=(),
-    ),
-    _WEBHOOKS.delete(AlertService.delete_webhook, "Remove a webhook; what waits for it is dropped.", statuses=(404,)),
-]
+_WEBHOOKS.list(AlertService.webhooks, "Where alerts are sent, without secrets.")
+_WEBHOOKS.put(
+    AlertService.put_webhook,
+    "Create or replace a webhook. Without a secret, the one that it has stays; delete it first to send unsigned.",
+    statuses=(),
+)
+_WEBHOOKS.delete(AlertService.delete_webhook, "Remove a webhook; what waits for it is dropped.", statuses=(404,))

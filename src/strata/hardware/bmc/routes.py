@@ -198,22 +198,3 @@ async def show_bios(ask: Asked, name: NodePath) -> NodeBios:
 async def show_settings(ask: Asked, name: NodePath) -> NodeSettings:
     """Time and log servers of the node's BMC."""
     return await ask.of(BmcService).settings(ask.who, name)
-
-
-HANDLERS = [
-    set_power,
-    set_boot,
-    set_light,
-    set_limit,
-    insert_media,
-    stage_bios,
-    set_settings,
-    update_firmware,
-    read_sensors,
-    list_firmware,
-    show_bmc,
-    show_log,
-    show_limits,
-    show_bios,
-    show_settings,
-]

@@ -152,15 +152,3 @@ async def list_dumps(ask: Asked, name: NodePath) -> ListOf[str]:
 async def show_dump(ask: Asked, name: NodePath, dump: Dump) -> ListOf[ConsoleLine]:
     """One of them: what the `dump` of an event refers to."""
     return ListOf(items=tuple(await ask.of(ConsoleService).dump(ask.who, name, dump)))
-
-
-HANDLERS = [
-    list_consoles,
-    search_consoles,
-    show_console,
-    follow_console,
-    watch_console,
-    type_console,
-    list_dumps,
-    show_dump,
-]

@@ -4,11 +4,4 @@ from __future__ import annotations
 
 from strata.core.room import Room
 
-ROOM = Room(
-    routes=("strata.hardware.credentials.routes",),
-    commands={
-        "Through the BMCs": {
-            "hardware credentials": "strata.hardware.credentials.commands:credentials",
-        },
-    },
-)
+ROOM = Room(routes=(".routes",), commands={"Through the BMCs": {"hardware credentials": ".commands:credentials"}})

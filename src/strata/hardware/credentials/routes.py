@@ -66,12 +66,3 @@ async def rotate_bmc_passwords(ask: Asked, data: JSONBody[RotationRequest]) -> R
 async def accept_bmc_certificate(ask: Asked, data: JSONBody[CertificateAcceptance]) -> None:
     """Accept another certificate from a BMC than the one that it showed first."""
     await ask.of(BmcCredentialService).accept_certificate(ask.who, data)
-
-
-HANDLERS = [
-    list_bmc_credentials,
-    put_bmc_credential,
-    delete_bmc_credential,
-    rotate_bmc_passwords,
-    accept_bmc_certificate,
-]

@@ -16,6 +16,3 @@ async def emergency_off(ask: Asked, data: JSONBody[EmergencyRequest]) -> Emergen
     """Freeze the selected nodes and take their power away at once: no guard, no budget. `confirm` must say
     `power off N nodes` with the right number. Doing it again is safe."""
     return await ask.of(EmergencyService).power_off(ask.who, data)
-
-
-HANDLERS = [emergency_off]

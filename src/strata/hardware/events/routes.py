@@ -86,6 +86,3 @@ async def receive_events(request: AnyRequest, ask: Asked, token: PushToken) -> N
     """A BMC's push (a Redfish `Event`). The token is its credential: it was given to that BMC alone."""
     ask.of(AlertService).admit(token)
     await ask.of(AlertService).receive(token, await request.body())
-
-
-HANDLERS = [list_events, follow_events, receive_events]

@@ -23,6 +23,3 @@ async def show_fabric(ask: Asked) -> FabricView:
 async def near(ask: Asked, select: Select = "*") -> ListOf[SwitchNodes]:
     """Which of the selected nodes share a switch."""
     return ListOf(items=tuple(await ask.of(FabricService).near(ask.who, select)))
-
-
-HANDLERS = [show_fabric, near]

@@ -101,16 +101,3 @@ async def show_history(
 async def list_conflicts(ask: Asked) -> ListOf[HardwareConflict]:
     """What does not fit together: duplicates, swapped BMCs, two machines in one place."""
     return ListOf(items=tuple(await ask.of(InventoryService).conflicts(ask.who)))
-
-
-HANDLERS = [
-    discover,
-    show_discovery,
-    list_bmcs,
-    show_bmc,
-    forget_bmc,
-    node_hardware,
-    list_components,
-    show_history,
-    list_conflicts,
-]

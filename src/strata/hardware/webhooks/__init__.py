@@ -4,10 +4,4 @@ from __future__ import annotations
 
 from strata.core.room import Room
 
-ROOM = Room(
-    commands={
-        "The hardware": {
-            "webhook": "strata.hardware.webhooks.commands:webhook",
-        },
-    },
-)
+ROOM = Room(commands={"The hardware": {"webhook": ".commands:webhook"}})

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from strata.core.room import Room
 
-_HERE = "strata.jobs.accelerators"
-
 ROOM = Room(
-    services=(f"{_HERE}.service:AcceleratorService",),
-    routes=(f"{_HERE}.routes",),
-    commands={"Jobs": {"accelerator": f"{_HERE}.commands:accelerator"}},
+    services=(".service:AcceleratorService",),
+    routes=(".routes",),
+    commands={"Jobs": {"accelerator": ".commands:accelerator"}},
 )

@@ -15,6 +15,3 @@ from strata.jobs.accelerators.service import AcceleratorService
 async def list_accelerators(ask: Asked) -> ListOf[AcceleratorClass]:
     """Accelerators of nodes, as their agents told, by model: which nodes have how many, and whether the driver runs."""
     return await ask.of(AcceleratorService).all(ask.who)
-
-
-HANDLERS = [list_accelerators]

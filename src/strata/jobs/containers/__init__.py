@@ -4,6 +4,4 @@ from __future__ import annotations
 
 from strata.core.room import Room
 
-_HERE = "strata.jobs.containers"
-
-ROOM = Room(commands={"Jobs": {"container": f"{_HERE}.commands:container"}})
+ROOM = Room(commands={"Jobs": {"container": ".commands:container"}})

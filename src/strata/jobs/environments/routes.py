@@ -16,6 +16,15 @@ from strata.jobs.environments.service import EnvironmentService
 
 _TAG = "environments"
 _ENVIRONMENTS = Named("/v1/environments", EnvironmentService, "environment", tag=_TAG, current=EnvironmentService.show)
+_ENVIRONMENTS.list(EnvironmentService.all, "All work environments.")
+_ENVIRONMENTS.put(
+    EnvironmentService.put,
+    "Make a new version. It counts once it is promoted. `If-Match` is honoured.",
+    verb="create",
+)
+_ENVIRONMENTS.delete(EnvironmentService.delete, "Remove one. What was derived from it stays. `If-Match` is honoured.")
+
+
 VersionQuery = Annotated[int, QueryParameter(ge=0, le=999_999)]
 
 
@@ -35,18 +44,3 @@ async def show_environment(ask: Asked, name: NamePath, version: VersionQuery = 0
 async def promote_environment(ask: Asked, name: NamePath, data: JSONBody[a.Promotion]) -> a.EnvironmentView:
     """Let a version count that was tested. Refused where its test did not pass."""
     return await ask.of(EnvironmentService).promote(ask.who, name, data)
-
-
-HANDLERS = [
-    _ENVIRONMENTS.list(EnvironmentService.all, "All work environments."),
-    _ENVIRONMENTS.put(
-        EnvironmentService.put,
-        "Make a new version. It counts once it is promoted. `If-Match` is honoured.",
-        verb="create",
-    ),
-    _ENVIRONMENTS.delete(
-        EnvironmentService.delete, "Remove one. What was derived from it stays. `If-Match` is honoured."
-    ),
-    show_environment,
-    promote_environment,
-]

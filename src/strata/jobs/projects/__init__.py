@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from strata.core.room import Room
 
-_HERE = "strata.jobs.projects"
-
 ROOM = Room(
-    services=(f"{_HERE}.service:ProjectService",),
-    routes=(f"{_HERE}.routes",),
-    commands={"Jobs": {"project": f"{_HERE}.commands:project"}},
+    services=(".service:ProjectService",), routes=(".routes",), commands={"Jobs": {"project": ".commands:project"}}
 )

@@ -37,6 +37,3 @@ async def make_reservation(ask: Asked, data: JSONBody[ReservationRequest]) -> Re
 async def end_reservation(ask: Asked, target: TargetPath, ident: IdPath) -> None:
     """End a reservation. Some schedulers end the jobs in it, others refuse while there are any."""
     await ask.of(ReservationService).end(ask.who, target, ident)
-
-
-HANDLERS = [list_reservations, make_reservation, end_reservation]

@@ -4,10 +4,4 @@ from __future__ import annotations
 
 from strata.core.room import Room
 
-_HERE = "strata.jobs.submission"
-
-ROOM = Room(
-    services=(f"{_HERE}.service:JobService",),
-    routes=(f"{_HERE}.routes",),
-    commands={"Jobs": {"job": f"{_HERE}.commands:job"}},
-)
+ROOM = Room(services=(".service:JobService",), routes=(".routes",), commands={"Jobs": {"job": ".commands:job"}})

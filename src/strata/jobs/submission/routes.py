@@ -224,20 +224,3 @@ async def release_job(ask: Asked, job: JobPath) -> JobView:
 async def rerun_job(ask: Asked, job: JobPath) -> JobView:
     """The same document as a new job. It waits for no other."""
     return await ask.of(JobService).rerun(ask.who, job)
-
-
-HANDLERS = [
-    submit_job,
-    plan_job,
-    list_jobs,
-    list_targets,
-    follow_jobs,
-    show_job,
-    wait_job,
-    read_log,
-    follow_log,
-    cancel_job,
-    hold_job,
-    release_job,
-    rerun_job,
-]

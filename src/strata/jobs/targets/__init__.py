@@ -4,6 +4,4 @@ from __future__ import annotations
 
 from strata.core.room import Room
 
-_HERE = "strata.jobs.targets"
-
-ROOM = Room(services=(f"{_HERE}.service:TargetService",), routes=(f"{_HERE}.routes",))
+ROOM = Room(services=(".service:TargetService",), routes=(".routes",))

@@ -4,6 +4,4 @@ from __future__ import annotations
 
 from strata.core.room import Room
 
-_HERE = "strata.platform.basil"
-
-ROOM = Room(services=(f"{_HERE}.service:BasilService",), routes=(f"{_HERE}.routes",))
+ROOM = Room(services=(".service:BasilService",), routes=(".routes",))

@@ -14,6 +14,3 @@ from strata.platform.basil.service import BasilService
 async def basil_inventory(ask: Asked) -> BasilInventory:
     """The machine as ALPS BASIL's inventory query tells of it, by class. The command `apbasil` makes XML of it."""
     return await ask.of(BasilService).inventory(ask.who)
-
-
-HANDLERS = [basil_inventory]

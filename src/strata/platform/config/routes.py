@@ -83,17 +83,3 @@ async def approve_config(ask: Asked, data: JSONBody[Approval]) -> ConfigStatus:
 async def look_config(ask: Asked) -> ConfigStatus:
     """Look at the branch now: for a hook of the repository."""
     return await ask.of(ConfigService).look(ask.who)
-
-
-HANDLERS = [
-    config_status,
-    export_config,
-    plan_config,
-    apply_config,
-    pending_config,
-    watch_config,
-    unwatch_config,
-    pause_config,
-    approve_config,
-    look_config,
-]

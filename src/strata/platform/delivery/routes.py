@@ -23,6 +23,3 @@ async def config_drift(ask: Asked, select: Select = "*") -> DriftList:
 async def rendered_config(ask: Asked, name: NodeNameText) -> RenderedOverlay:
     """What a node is to be configured with, as its agent gets it."""
     return await ask.of(DeliveryService).rendered(ask.who, name)
-
-
-HANDLERS = [config_drift, rendered_config]

@@ -23,6 +23,13 @@ from strata.platform.flows.system import SystemFlows
 
 _TAG = "flows"
 _FLOWS = Named("/v1/flows", FlowService, "flow", tag=_TAG, current=FlowService.one)
+_FLOWS.list(FlowService.all, "All flows.")
+_FLOWS.show(FlowService.one, "One of them.")
+_FLOWS.put(
+    FlowService.put,
+    "Declare a flow, or change it. Runs that are under way go on as they began. `If-Match` is honoured.",
+)
+_FLOWS.delete(FlowService.delete, "Forget a flow. `If-Match` is honoured.")
 
 
 @post("/v1/flows/{name:str}/plan", tags=[_TAG], status_code=200, **needs("read", "flow", 404, body=True))
@@ -94,25 +101,3 @@ async def emergency_revoke(ask: Asked, data: JSONBody[RevokeRequest]) -> Respons
 
 def _accepted(operation: Operation) -> Response[Operation]:
     return Response(operation, headers={"Location": f"/v1/operations/{operation.id}"})
-
-
-HANDLERS = [
-    _FLOWS.list(FlowService.all, "All flows."),
-    _FLOWS.show(FlowService.one, "One of them."),
-    _FLOWS.put(
-        FlowService.put,
-        "Declare a flow, or change it. Runs that are under way go on as they began. `If-Match` is honoured.",
-    ),
-    _FLOWS.delete(FlowService.delete, "Forget a flow. `If-Match` is honoured."),
-    plan_flow,
-    run_flow,
-    show_flow_run,
-    show_system,
-    put_system,
-    system_status,
-    plan_system_start,
-    plan_system_stop,
-    start_system,
-    stop_system,
-    emergency_revoke,
-]

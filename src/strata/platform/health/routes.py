@@ -14,6 +14,14 @@ from strata.platform.health.service import HealthService
 
 _TAG = "health"
 _CHECKS = Named("/v1/health-checks", HealthService, "health_check", tag=_TAG, kind="health", current=HealthService.one)
+_CHECKS.list(HealthService.checks, "All checks, and how many nodes fail each.")
+_CHECKS.show(HealthService.one, "One of them, and which nodes fail it (the first 1000 of them).")
+_CHECKS.put(
+    HealthService.put,
+    "Declare a check, or change it. The agents of the nodes that it selects run it from then on. `If-Match` is "
+    "honoured.",
+)
+_CHECKS.delete(HealthService.delete, "Delete a check. `If-Match` is honoured.")
 
 
 @get("/v1/node-health", tags=[_TAG], **needs("read", "health", 404))
@@ -38,19 +46,3 @@ async def show_health_policy(ask: Asked) -> HealthPolicy:
 async def put_health_policy(ask: Asked, data: JSONBody[HealthPolicy]) -> HealthPolicy:
     """Have it done otherwise."""
     return await ask.of(HealthService).set_policy(ask.who, data)
-
-
-HANDLERS = [
-    _CHECKS.list(HealthService.checks, "All checks, and how many nodes fail each."),
-    _CHECKS.show(HealthService.one, "One of them, and which nodes fail it (the first 1000 of them)."),
-    _CHECKS.put(
-        HealthService.put,
-        "Declare a check, or change it. The agents of the nodes that it selects run it from then on. `If-Match` is "
-        "honoured.",
-    ),
-    _CHECKS.delete(HealthService.delete, "Delete a check. `If-Match` is honoured."),
-    list_node_health,
-    run_health_checks,
-    show_health_policy,
-    put_health_policy,
-]

@@ -13,16 +13,11 @@ from strata.platform.playbooks.service import PlaybookService
 
 _TAG = "playbooks"
 _PLAYBOOKS = Named("/v1/playbooks", PlaybookService, "playbook", tag=_TAG, kind="config")
+_PLAYBOOKS.list(PlaybookService.all, "All layers, and how many nodes have had each.")
+_PLAYBOOKS.show(PlaybookService.one, "One of them, and on which nodes it failed.")
 
 
 @post("/v1/playbooks/{name:str}/again", tags=[_TAG], status_code=200, **needs("change", "config", 404, 409, body=True))
 async def run_playbook_again(ask: Asked, name: NamePath, data: JSONBody[Again]) -> PlaybookDetail:
     """Have it run once more on nodes, whether they have had it or failed."""
     return await ask.of(PlaybookService).again(ask.who, name, data)
-
-
-HANDLERS = [
-    _PLAYBOOKS.list(PlaybookService.all, "All layers, and how many nodes have had each."),
-    _PLAYBOOKS.show(PlaybookService.one, "One of them, and on which nodes it failed."),
-    run_playbook_again,
-]

@@ -21,6 +21,8 @@ from strata.platform.rollouts.service import RolloutService
 
 _TAG = "rollouts"
 _ROLLOUTS = Named("/v1/rollouts", RolloutService, "rollout", tag=_TAG)
+_ROLLOUTS.list(RolloutService.all, "All rollouts, those that have ended too, the newest first.")
+_ROLLOUTS.show(RolloutService.one, "One of them: how far it is, what it waits for, what happened.")
 
 
 @get("/v1/rollout-policy", tags=[_TAG], **needs("read", "rollout", 404))
@@ -63,16 +65,3 @@ async def plan_rollout(ask: Asked, data: JSONBody[RolloutSpec]) -> RolloutPlan:
 async def twin_for_rollout(ask: Asked, data: JSONBody[RolloutSpec]) -> Twin:
     """This cluster, as far as a simulation of the rollout needs it: what ``strata rollout simulate`` runs on."""
     return await ask.of(RolloutService).twin(ask.who, data)
-
-
-HANDLERS = [
-    _ROLLOUTS.list(RolloutService.all, "All rollouts, those that have ended too, the newest first."),
-    _ROLLOUTS.show(RolloutService.one, "One of them: how far it is, what it waits for, what happened."),
-    start_rollout,
-    pause_rollout,
-    resume_rollout,
-    abort_rollout,
-    plan_rollout,
-    twin_for_rollout,
-    show_rollout_policy,
-]

@@ -13,6 +13,13 @@ from strata.platform.secrets.service import SecretService
 
 _TAG = "secrets"
 _SECRETS = Named("/v1/secrets", SecretService, "secret", tag=_TAG)
+_SECRETS.list(SecretService.all, "All secrets: whom they are for, and which version is the newest.")
+_SECRETS.show(SecretService.one, "One of them.")
+_SECRETS.put(
+    SecretService.put,
+    "Create or replace a secret. Its value is encrypted with age for the service's recipient, or is in a Vault.",
+)
+_SECRETS.delete(SecretService.delete, "Remove a secret; nodes that are up remove it, too.")
 
 
 @get("/v1/secrets/{name:str}/status", tags=[_TAG], **needs("read", "secret", 404))
@@ -37,18 +44,3 @@ async def secret_recipient(ask: Asked) -> IdentityView:
 async def init_secrets(ask: Asked, data: JSONBody[NewIdentity]) -> IdentityView:
     """Make the service's age identity. Its private half never leaves the service."""
     return await ask.of(SecretService).init(ask.who, another=data.new)
-
-
-HANDLERS = [
-    _SECRETS.list(SecretService.all, "All secrets: whom they are for, and which version is the newest."),
-    _SECRETS.show(SecretService.one, "One of them."),
-    _SECRETS.put(
-        SecretService.put,
-        "Create or replace a secret. Its value is encrypted with age for the service's recipient, or is in a Vault.",
-    ),
-    _SECRETS.delete(SecretService.delete, "Remove a secret; nodes that are up remove it, too."),
-    secret_status,
-    rotate_secret,
-    secret_recipient,
-    init_secrets,
-]

@@ -4,10 +4,4 @@ from __future__ import annotations
 
 from strata.core.room import Room
 
-_HERE = "strata.platform.slurm"
-
-ROOM = Room(
-    services=(f"{_HERE}.service:SlurmService",),
-    routes=(f"{_HERE}.routes",),
-    commands={"Jobs": {"slurm": f"{_HERE}.commands:slurm"}},
-)
+ROOM = Room(services=(".service:SlurmService",), routes=(".routes",), commands={"Jobs": {"slurm": ".commands:slurm"}})

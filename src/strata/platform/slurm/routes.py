@@ -13,6 +13,17 @@ from strata.platform.slurm.service import SlurmService
 
 _TAG = "workload"
 _CLUSTERS = Named("/v1/slurm", SlurmService, "slurm", tag=_TAG, kind="workload", plural="slurm")
+_CLUSTERS.list(SlurmService.all, "All Slurm clusters that are described here.")
+_CLUSTERS.show(SlurmService.one, "One of them, as its site describes it.")
+_CLUSTERS.put(
+    SlurmService.put,
+    "Describe a Slurm cluster, or describe it otherwise. Nothing is written anywhere by that: its files are made "
+    "when they are asked for.",
+    statuses=(),
+)
+_CLUSTERS.delete(
+    SlurmService.delete, "Forget the description. Files that were written stay where they are.", statuses=(404,)
+)
 
 
 @get("/v1/slurm/{name:str}/files", tags=[_TAG], **needs("read", "slurm-files", 404))
@@ -26,20 +37,3 @@ async def power_slurm(ask: Asked, name: NamePath, data: JSONBody[SlurmPower]) ->
     """What Slurm's power saving wants: nodes on, or off, or started anew. `name` is the connected workload manager.
     Only what Slurm itself says is off, or rebooted, and has no job, is. Doing it twice is the same as once."""
     return await ask.of(SlurmService).power(ask.who, name, data)
-
-
-HANDLERS = [
-    _CLUSTERS.list(SlurmService.all, "All Slurm clusters that are described here."),
-    _CLUSTERS.show(SlurmService.one, "One of them, as its site describes it."),
-    _CLUSTERS.put(
-        SlurmService.put,
-        "Describe a Slurm cluster, or describe it otherwise. Nothing is written anywhere by that: its files are made "
-        "when they are asked for.",
-        statuses=(),
-    ),
-    _CLUSTERS.delete(
-        SlurmService.delete, "Forget the description. Files that were written stay where they are.", statuses=(404,)
-    ),
-    show_slurm_files,
-    power_slurm,
-]

@@ -23,6 +23,3 @@ async def list_image_sources(ask: Asked) -> ListOf[SourceView]:
 async def make_image_again(ask: Asked, name: NamePath) -> SourceView:
     """Try now to make an image that could not be made."""
     return await ask.of(SourceService).again(ask.who, name)
-
-
-HANDLERS = [list_image_sources, make_image_again]

@@ -4,7 +4,4 @@ from __future__ import annotations
 
 from strata.core.room import Room
 
-ROOM = Room(
-    routes=("strata.platform.workload.routes",),
-    commands={"Jobs": {"workload": "strata.platform.workload.commands:workload"}},
-)
+ROOM = Room(routes=(".routes",), commands={"Jobs": {"workload": ".commands:workload"}})

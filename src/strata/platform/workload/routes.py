@@ -16,6 +16,16 @@ from strata.platform.workload.service import WorkloadService
 
 _TAG = "workload"
 _WORKLOADS = Named("/v1/workloads", WorkloadService, "workload", tag=_TAG)
+_WORKLOADS.list(WorkloadService.all, "All connected workload managers, and whether they answer.")
+_WORKLOADS.show(WorkloadService.one, "One of them.")
+_WORKLOADS.put(
+    WorkloadService.connect,
+    "Connect a workload manager, or change how it is reached. It is asked about its nodes at once; if it does not "
+    "answer, nothing is changed.",
+    called="connect_workload",
+    statuses=(409, 502),
+)
+
 
 Select = Annotated[str, QueryParameter(pattern=PLAIN, max_length=100_000, description="Which nodes; all by default.")]
 Force = Annotated[bool, QueryParameter(description="Although nodes are drained that nobody would resume then.")]
@@ -32,18 +42,3 @@ async def disconnect_workload(ask: Asked, name: NamePath, force: Force = False) 
 async def list_workload_nodes(ask: Asked, name: NamePath, select: Select = "") -> ListOf[WorkloadNode]:
     """Nodes as it sees them: their state in its own words, the jobs on them, who drained them and why."""
     return ListOf(items=tuple(await ask.of(WorkloadService).nodes(ask.who, name, select)))
-
-
-HANDLERS = [
-    _WORKLOADS.list(WorkloadService.all, "All connected workload managers, and whether they answer."),
-    _WORKLOADS.show(WorkloadService.one, "One of them."),
-    _WORKLOADS.put(
-        WorkloadService.connect,
-        "Connect a workload manager, or change how it is reached. It is asked about its nodes at once; if it does not "
-        "answer, nothing is changed.",
-        called="connect_workload",
-        statuses=(409, 502),
-    ),
-    disconnect_workload,
-    list_workload_nodes,
-]

@@ -48,6 +48,3 @@ async def tell_jobs(ask: Asked, data: JSONBody[JobsTold]) -> JobsTaken:
     """Tell when and where jobs run, as it happens (``events``) or from accounting (``runs``). What is told twice counts
     once."""
     return await ask.of(PowerJobs).tell(ask.who, data)
-
-
-HANDLERS = [list_job_power, job_power, tell_jobs]

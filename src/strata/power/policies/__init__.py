@@ -4,7 +4,4 @@ from __future__ import annotations
 
 from strata.core.room import Room
 
-ROOM = Room(
-    routes=("strata.power.policies.routes",),
-    commands={"Policies": {"power policy": "strata.power.policies.commands:policy"}},
-)
+ROOM = Room(routes=(".routes",), commands={"Policies": {"power policy": ".commands:policy"}})

@@ -39,18 +39,11 @@ async def note_simulation(ask: Asked, data: JSONBody[SimulationSpec]) -> Simulat
 
 
 _POLICIES = Named("/v1/power/policies", PolicyService, "policy", tag=_TAG, kind="power-policy")
-
-HANDLERS = [
-    list_policies,
-    _POLICIES.show(PolicyService.policy, "One policy, with what it says."),
-    _POLICIES.put(
-        PolicyService.put,
-        "Create or replace a policy. Refused unless this very content was simulated, or `without_simulation` says why\n"
-        "not. One that is enabled stays enabled, with its new content.",
-        statuses=(409,),
-    ),
-    enable_policy,
-    disable_policy,
-    _POLICIES.delete(PolicyService.delete, "Remove a policy that is not enabled."),
-    note_simulation,
-]
+_POLICIES.show(PolicyService.policy, "One policy, with what it says.")
+_POLICIES.put(
+    PolicyService.put,
+    "Create or replace a policy. Refused unless this very content was simulated, or `without_simulation` says why\n"
+    "not. One that is enabled stays enabled, with its new content.",
+    statuses=(409,),
+)
+_POLICIES.delete(PolicyService.delete, "Remove a policy that is not enabled.")

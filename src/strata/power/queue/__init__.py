@@ -4,6 +4,4 @@ from __future__ import annotations
 
 from strata.core.room import Room
 
-ROOM = Room(
-    routes=("strata.power.queue.routes",), commands={"Policies": {"power queue": "strata.power.queue.commands:queue"}}
-)
+ROOM = Room(routes=(".routes",), commands={"Policies": {"power queue": ".commands:queue"}})

@@ -23,6 +23,3 @@ async def show_queue(ask: Asked) -> QueueView:
 async def tell_queue(ask: Asked, data: JSONBody[QueueTold]) -> QueueView:
     """Tell of the whole queue. It replaces what was told before, and is not gone by after `good_for` seconds."""
     return await ask.of(PowerQueue).tell(ask.who, data)
-
-
-HANDLERS = [show_queue, tell_queue]

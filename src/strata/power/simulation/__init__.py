@@ -4,4 +4,4 @@ from __future__ import annotations
 
 from strata.core.room import Room
 
-ROOM = Room(commands={"Policies": {"power simulate": "strata.power.simulation.commands:simulate"}})
+ROOM = Room(commands={"Policies": {"power simulate": ".commands:simulate"}})

@@ -109,6 +109,3 @@ async def system_power(ask: Asked, start: Time = None, end: Time = None, step: S
 async def cabinet_power(ask: Asked, start: Time = None, end: Time = None, step: Step = 0.0) -> CabinetsPower:
     """What the nodes of each cabinet draw: now, and over a time (by default five minutes)."""
     return await ask.of(PowerService).cabinets(ask.who, start, end, step)
-
-
-HANDLERS = [list_node_power, machine_power, power_history, power_samples, system_power, cabinet_power]

@@ -47,6 +47,3 @@ async def adopt_unknown(ask: Asked, mac: MacPath, data: JSONBody[a.AdoptMachine]
 async def forget_unknown(ask: Asked, mac: MacPath) -> None:
     """Forget one, until it says hello again."""
     await ask.of(AgentService).forget(ask.who, mac)
-
-
-HANDLERS = [show_agent, show_agent_inventory, list_unknown, adopt_unknown, forget_unknown]

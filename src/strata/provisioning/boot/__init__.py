@@ -4,11 +4,4 @@ from __future__ import annotations
 
 from strata.core.room import Room
 
-ROOM = Room(
-    routes=("strata.provisioning.boot.routes",),
-    commands={
-        "The hardware": {
-            "boot": "strata.provisioning.boot.commands.boot:boot",
-        },
-    },
-)
+ROOM = Room(routes=(".routes",), commands={"The hardware": {"boot": ".commands.boot:boot"}})

@@ -23,6 +23,19 @@ MediumPath = Annotated[str, PathParameter(pattern=r"^[A-Za-z0-9_-]{43}\.iso$(?!\
 
 
 _PROFILES = Named("/v1/boot/profiles", BootControl, "boot_profile", tag=_TAG, kind="boot", current=BootControl.profile)
+_PROFILES.list(
+    BootControl.profiles,
+    "All boot profiles. A node boots the one that its desire for `minos` names, else `default`.",
+)
+_PROFILES.show(BootControl.profile, "One boot profile, and what it comes to now.")
+_PROFILES.put(
+    BootControl.put_profile,
+    "Create or replace a boot profile. `If-Match` and `If-None-Match: *` are honoured.",
+    statuses=(409,),
+)
+_PROFILES.delete(
+    BootControl.delete_profile, "Remove a boot profile that no node is set to boot. `If-Match` is honoured."
+)
 
 
 @get("/v1/boot/nodes", tags=[_TAG], **needs("read", "boot", 404))
@@ -51,24 +64,3 @@ async def boot_medium(ask: Asked, name: MediumPath) -> Response[bytes]:
     if file is None:
         raise NotFound("there is no such medium, or not any more", where="medium")
     return Response(b"", headers={"X-Accel-Redirect": f"/boot-media-file/{file}"}, media_type=_ISO)
-
-
-HANDLERS = [
-    _PROFILES.list(
-        BootControl.profiles,
-        "All boot profiles. A node boots the one that its desire for `minos` names, else `default`.",
-    ),
-    _PROFILES.show(BootControl.profile, "One boot profile, and what it comes to now."),
-    _PROFILES.put(
-        BootControl.put_profile,
-        "Create or replace a boot profile. `If-Match` and `If-None-Match: *` are honoured.",
-        statuses=(409,),
-    ),
-    _PROFILES.delete(
-        BootControl.delete_profile, "Remove a boot profile that no node is set to boot. `If-Match` is honoured."
-    ),
-    boot_status,
-    boot_script,
-    revoke_node_certificate,
-    boot_medium,
-]

@@ -4,11 +4,4 @@ from __future__ import annotations
 
 from strata.core.room import Room
 
-ROOM = Room(
-    routes=("strata.provisioning.bootnets.routes",),
-    commands={
-        "The hardware": {
-            "network": "strata.provisioning.bootnets.commands:network",
-        },
-    },
-)
+ROOM = Room(routes=(".routes",), commands={"The hardware": {"network": ".commands:network"}})

@@ -14,6 +14,3 @@ from strata.provisioning.bootnets.service import BootNetworks
 async def list_networks(ask: Asked) -> NetworkList:
     """All networks that machines boot from, and where the controller that answers serves them."""
     return await ask.of(BootNetworks).all(ask.who)
-
-
-HANDLERS = [list_networks]

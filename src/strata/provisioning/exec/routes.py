@@ -35,6 +35,3 @@ async def show_exec(ask: Asked, job: OperationPath, after: After = 0, wait: Wait
 async def cancel_exec(ask: Asked, job: OperationPath) -> None:
     """End it wherever it still runs. Its results stay."""
     await ask.of(ExecService).cancel(ask.who, job)
-
-
-HANDLERS = [begin_exec, show_exec, cancel_exec]

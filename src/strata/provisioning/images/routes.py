@@ -157,23 +157,3 @@ async def show_image_log(ask: Asked, log: UploadPath, offset: Offset = 0) -> iv.
 async def collect_images(ask: Asked, data: JSONBody[iv.GcRequest]) -> iv.GcView:
     """Remove images that nothing stands for, and files of none; or say what would go."""
     return await ask.of(ImageService).gc(ask.who, data)
-
-
-HANDLERS = [
-    list_images,
-    import_image,
-    show_image,
-    move_tag,
-    delete_image,
-    undelete_image,
-    sign_image,
-    verify_image,
-    diff_images,
-    export_image,
-    begin_upload,
-    write_upload,
-    drop_upload,
-    build_image,
-    show_image_log,
-    collect_images,
-]

@@ -8,10 +8,4 @@ from __future__ import annotations
 
 from strata.core.room import Room
 
-ROOM = Room(
-    commands={
-        "The service": {
-            "minos": "strata.provisioning.minos.commands:minos",
-        },
-    },
-)
+ROOM = Room(commands={"The service": {"minos": ".commands:minos"}})

@@ -4,11 +4,4 @@ from __future__ import annotations
 
 from strata.core.room import Room
 
-ROOM = Room(
-    routes=("strata.provisioning.personalities.routes",),
-    commands={
-        "What is wanted": {
-            "personality": "strata.provisioning.personalities.commands:personality",
-        },
-    },
-)
+ROOM = Room(routes=(".routes",), commands={"What is wanted": {"personality": ".commands:personality"}})

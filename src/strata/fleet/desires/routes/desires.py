@@ -42,6 +42,3 @@ async def set_desires(
 async def plan_many(ask: Asked, data: JSONBody[PlanRequest]) -> PlanReport:
     """What would happen to the selected nodes: a dry run, by class. Changes nothing."""
     return await ask.of(PlanService).plan_many(ask.who, data)
-
-
-HANDLERS = [set_desires, plan_many]

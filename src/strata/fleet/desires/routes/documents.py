@@ -16,6 +16,8 @@ from strata.fleet.desires.service import DesireService
 
 _TAG = "documents"
 _DOCUMENTS = Named("/v1/documents", DesireService, "document", tag=_TAG, current=DesireService.document)
+_DOCUMENTS.list(DesireService.documents, "All documents.")
+_DOCUMENTS.delete(DesireService.delete_document, "Remove a document. `If-Match` is honoured.")
 
 
 @get(
@@ -48,12 +50,3 @@ async def apply_documents(ask: Asked, data: JSONBody[BundleRequest]) -> ApplyRep
     if len(set(names)) != len(names):
         raise BadRequest("a document is there twice", where=next(n for n in names if names.count(n) > 1))
     return await ask.of(DesireService).apply(ask.who, data)
-
-
-HANDLERS = [
-    _DOCUMENTS.list(DesireService.documents, "All documents."),
-    _DOCUMENTS.delete(DesireService.delete_document, "Remove a document. `If-Match` is honoured."),
-    show_document,
-    put_document,
-    apply_documents,
-]

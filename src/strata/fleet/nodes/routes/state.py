@@ -91,6 +91,3 @@ async def past(ask: Asked, name: NodePath, time: Annotated[float, QueryParameter
     """Its facts at a past time."""
     finite(time, "time")
     return await ask.of(NodeService).past(ask.who, name, time)
-
-
-HANDLERS = [why, why_many, plan, history, history_many, past]

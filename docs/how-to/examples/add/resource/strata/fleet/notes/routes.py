@@ -23,6 +23,3 @@ async def list_notes(ask: Asked) -> NoteList:
 async def put_note(ask: Asked, name: NodePath, data: JSONBody[Note]) -> NoteView:
     """Create or replace the note about a node."""
     return await ask.of(Notes).put(ask.who, name, data)
-
-
-HANDLERS = [list_notes, put_note]
