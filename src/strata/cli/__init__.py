@@ -1,7 +1,5 @@
 """The strata command. Holds no logic: it asks the API and shapes the answer."""
 
-from __future__ import annotations
-
 from strata.core.room import Room
 
 ROOM = Room(

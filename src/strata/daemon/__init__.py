@@ -1,7 +1,5 @@
 """Settings → fleet → the chosen layers opened on it → faces."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from strata.core.room import Room

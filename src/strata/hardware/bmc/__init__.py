@@ -1,7 +1,5 @@
 """Nodes' BMCs, whichever protocol they speak: power, boot, sensors, limits, firmware; and the driver that uses them."""
 
-from __future__ import annotations
-
 from strata.core.room import Room
 
 ROOM = Room(

@@ -1,7 +1,5 @@
 """What nodes print: captured, kept, searched, watched for trouble."""
 
-from __future__ import annotations
-
 from strata.core.room import Room
 
 ROOM = Room(

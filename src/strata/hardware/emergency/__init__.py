@@ -1,7 +1,5 @@
 """The red button: power goes away at once."""
 
-from __future__ import annotations
-
 from strata.core.room import Room
 
 ROOM = Room(routes=(".routes",), commands={"The hardware": {"emergency-off": ".commands:emergency_off"}})

@@ -1,7 +1,5 @@
 """What hardware there is and was, and conflicts in it."""
 
-from __future__ import annotations
-
 from strata.core.room import Room
 
 ROOM = Room(

@@ -1,7 +1,5 @@
 """Work environments: named templates of an image, modules, binds and defaults, which users take and derive from."""
 
-from __future__ import annotations
-
 from strata.core.room import Room
 
 ROOM = Room(

@@ -1,7 +1,5 @@
 """Projects: who may compute for one, how much it may use, and what it has used."""
 
-from __future__ import annotations
-
 from strata.core.room import Room
 
 ROOM = Room(

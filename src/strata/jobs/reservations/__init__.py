@@ -1,7 +1,5 @@
 """Reservations: nodes that schedulers keep free for some accounts, for a time."""
 
-from __future__ import annotations
-
 from strata.core.room import Room
 
 ROOM = Room(services=(".service:ReservationService",), routes=(".routes",))

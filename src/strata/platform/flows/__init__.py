@@ -1,7 +1,5 @@
 """Flows: named sequences of steps over nodes; and the start and stop of a whole system, which are made of them."""
 
-from __future__ import annotations
-
 from strata.core.room import Room
 
 ROOM = Room(

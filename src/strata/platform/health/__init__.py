@@ -1,7 +1,5 @@
 """Whether nodes are fit for jobs: checks that their agents run, whether a failure counts, and what is done about it."""
 
-from __future__ import annotations
-
 from strata.core.room import Room
 
 ROOM = Room(

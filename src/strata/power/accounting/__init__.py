@@ -1,7 +1,5 @@
 """When and where jobs ran, and what energy they used."""
 
-from __future__ import annotations
-
 from strata.core.room import Room
 
 ROOM = Room(

@@ -1,7 +1,5 @@
 """Power policies: documents that say how caps and idle nodes are managed under the site limit. Pure."""
 
-from __future__ import annotations
-
 from strata.core.room import Room
 
 ROOM = Room(routes=(".routes",), commands={"Policies": {"power policy": ".commands:policy"}})

@@ -1,7 +1,5 @@
 """The workload manager's queue, which power policies use."""
 
-from __future__ import annotations
-
 from strata.core.room import Room
 
 ROOM = Room(routes=(".routes",), commands={"Policies": {"power queue": ".commands:queue"}})

@@ -1,7 +1,5 @@
 """Measuring power: what nodes, cabinets and the machine draw."""
 
-from __future__ import annotations
-
 from strata.core.room import Room
 
 ROOM = Room(

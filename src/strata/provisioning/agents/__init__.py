@@ -1,7 +1,5 @@
 """The controller's side of the agents that run on nodes: who is attached, what they say, what they are told."""
 
-from __future__ import annotations
-
 from strata.core.room import Room
 
 ROOM = Room(

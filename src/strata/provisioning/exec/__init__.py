@@ -1,7 +1,5 @@
 """Commands run on many nodes by their agents."""
 
-from __future__ import annotations
-
 from strata.core.room import Room
 
 ROOM = Room(

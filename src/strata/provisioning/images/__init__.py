@@ -1,7 +1,5 @@
 """The repository of system images: content-addressed, signed, served to nodes as squashfs."""
 
-from __future__ import annotations
-
 from strata.core.room import Room
 
 ROOM = Room(
