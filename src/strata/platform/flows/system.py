@@ -11,6 +11,7 @@ from strata.core.units import is_confirmed, many
 from strata.fleet.access.principal import Principal
 from strata.fleet.fleet import Fleet
 from strata.fleet.operations.records import Operation
+from strata.platform.config.keeper import Keeper
 from strata.platform.config.service import ConfigService
 from strata.platform.flows.records import (
     FlowPlan,
@@ -42,7 +43,7 @@ class SystemFlows:
         """Load them, and follow their changes."""
         await self.records.start()
         if (config := self._fleet.services.find(ConfigService)) is not None:
-            config.keepers["system"] = self
+            config.keepers["system"] = Keeper(self.records, self.made, self.said)
 
     async def stop(self) -> None:
         """Follow no more."""
