@@ -38,14 +38,8 @@ class EnvironmentService:
         self._fleet = fleet
         self._clock = clock
         self._records = fleet.records(Environment, kind="environment", listed_by="strata environment list")
-
-    async def start(self) -> None:
-        """Load them, and follow their changes."""
-        await self._records.start()
-
-    async def stop(self) -> None:
-        """Follow no more."""
-        await self._records.stop()
+        self.start = self._records.start
+        self.stop = self._records.stop
 
     async def all(self, who: Principal) -> Sequence[EnvironmentView]:
         """All of them, by name."""

@@ -30,6 +30,7 @@ class CloudInitService:
         self._fleet = fleet
         self._scopes = Scopes(fleet.registry)
         self.records = fleet.records(CloudInit, kind=KIND, called=_CALLED, listed_by="strata cloud-init list")
+        self.stop = self.records.stop
 
     async def start(self) -> None:
         """Load the documents; answer nodes where there are boot networks."""
@@ -37,10 +38,6 @@ class CloudInitService:
         self._fleet.of(ConfigService).keepers[KIND] = Keeper(self.records, self.made)
         if (boot := self._fleet.services.find(BootService)) is not None:
             boot.own[KIND] = self.answer
-
-    async def stop(self) -> None:
-        """Follow the documents no more."""
-        await self.records.stop()
 
     # what people ask
 

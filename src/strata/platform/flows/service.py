@@ -46,16 +46,13 @@ class FlowService:
         self._fleet = fleet
         self.records = fleet.records(Flow, kind="flow", listed_by="strata flow list")
         self.runner = FlowRunner(fleet)
+        self.stop = self.records.stop
 
     async def start(self) -> None:
         """Load them, and follow their changes."""
         await self.records.start()
         if (config := self._fleet.services.find(ConfigService)) is not None:
             config.keepers["flow"] = Keeper(self.records, self.made, self.said)
-
-    async def stop(self) -> None:
-        """Follow no more."""
-        await self.records.stop()
 
     # -- flows
 

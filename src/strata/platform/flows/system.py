@@ -38,16 +38,13 @@ class SystemFlows:
         self._fleet = fleet
         self._flows = fleet.of(FlowService)
         self.records = fleet.records(SystemSpec, kind="system", listed_by="strata system status")
+        self.stop = self.records.stop
 
     async def start(self) -> None:
         """Load them, and follow their changes."""
         await self.records.start()
         if (config := self._fleet.services.find(ConfigService)) is not None:
             config.keepers["system"] = Keeper(self.records, self.made, self.said)
-
-    async def stop(self) -> None:
-        """Follow no more."""
-        await self.records.stop()
 
     async def show(self, who: Principal) -> SystemSpec:
         """The stages, as they were put."""

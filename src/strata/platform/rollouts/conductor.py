@@ -71,20 +71,14 @@ class Conductor:
         self._round = Recurring("rollouts", self._go_round, self._pause, trouble="rollouts cannot be carried on")
         self.waits: dict[str, str] = {}
         """Rollout → what it waits for, as far as this controller carries it on."""
-
-    async def start(self) -> None:
-        """Carry on what there is."""
-        await self._round.start()
+        self.start = self._round.start
+        self.soon = self._round.soon
 
     async def stop(self) -> None:
         """Leave all as it is."""
         await self._round.stop()
         for task in list(self._turns.values()):
             await cancelled(task)
-
-    def soon(self) -> None:
-        """Something has changed: look at once."""
-        self._round.soon()
 
     def members(self, name: str, rollout: Rollout) -> Members:
         """Its nodes."""

@@ -33,6 +33,7 @@ class PolicyService:
         self._nodes = nodes
         self._records = records
         self._site = site
+        self._now = nodes.controller.clock.wall
 
     async def policies(self, who: Principal) -> Policies:
         site = self._site.view()
@@ -103,9 +104,6 @@ class PolicyService:
             limit=None if said.limit is None else float(said.limit),
             simulated=None if simulation is None else _simulated(simulation),
         )
-
-    def _now(self) -> float:
-        return self._nodes.controller.clock.wall()
 
 
 def _simulated(one: Simulation) -> SimulationView:
