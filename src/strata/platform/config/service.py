@@ -308,17 +308,10 @@ class ConfigService:
         }
         target = configuration.commit or "files"
         await self._keep_overlays(who, configuration)
-        ops: list[Op] = []
-        expect: dict[str, int] = {}
-        for name, personality in found.personalities.items():
-            op, revision = self._sets().records.prepared(name, personality)
-            ops.append(op)
-            expect.update(revision)
+        rows = [self._sets().records.prepared(name, one) for name, one in found.personalities.items()]
         for kind, made in self._made(found, configuration, who.name).items():
-            for name, record in made.items():
-                op, revision = self._keeper(kind).records.prepared(name, record)
-                ops.append(op)
-                expect.update(revision)
+            rows += [self._keeper(kind).records.prepared(name, record) for name, record in made.items()]
+        ops, expect = _at_once(rows)
         if not edits.is_one_transaction(prepared.with_(ops, expect)):
             # Part of it may be there when we die: what that is must be known, so that it can be taken away again.
             op, revision = self._applied.prepared(NAME, both(self.applied, found.applied))
@@ -344,14 +337,10 @@ class ConfigService:
         }
         if not new:
             return
-        ops: list[Op] = []
-        expect: dict[str, int] = {}
         names = tuple(dict.fromkeys((*self.applied.personalities, *new)))
         rows = [self._sets().records.prepared(name, one) for name, one in new.items()]
         rows.append(self._applied.prepared(NAME, msgspec.structs.replace(self.applied, personalities=names)))
-        for op, revision in rows:
-            ops.append(op)
-            expect.update(revision)
+        ops, expect = _at_once(rows)
         await self._fleet.ledger.commit(who.name, "config.begin", ", ".join(new)[:500], ops, expect)
         await self._applied.fetch(NAME)
         for name in new:
@@ -375,21 +364,15 @@ class ConfigService:
         missing = sorted({member.release for one in new for member in one.members} & coming)
         if not missing:
             return
-        ops: list[Op] = []
-        expect: dict[str, int] = {}
         keeper = self._keeper("image")
         names = tuple(one.name for one in configuration.images if one.image in missing)
-        for name, record in self._made(found, configuration, who.name).get("image", {}).items():
-            if name in names and record is not None:
-                op, revision = keeper.records.prepared(name, record)
-                ops.append(op)
-                expect.update(revision)
-        if ops:
+        made = self._made(found, configuration, who.name).get("image", {})
+        rows = [keeper.records.prepared(name, one) for name, one in made.items() if name in names and one is not None]
+        if rows:
             kept = {**self.applied.kept, "image": tuple(dict.fromkeys((*self.applied.kept.get("image", ()), *names)))}
-            op, revision = self._applied.prepared(NAME, msgspec.structs.replace(self.applied, kept=kept))
-            await self._fleet.ledger.commit(
-                who.name, "config.begin", ", ".join(missing)[:500], [*ops, op], {**expect, **revision}
-            )
+            rows.append(self._applied.prepared(NAME, msgspec.structs.replace(self.applied, kept=kept)))
+            ops, expect = _at_once(rows)
+            await self._fleet.ledger.commit(who.name, "config.begin", ", ".join(missing)[:500], ops, expect)
             await self._applied.fetch(NAME)
             for name in names:
                 await keeper.records.fetch(name)
@@ -545,6 +528,11 @@ class ConfigService:
 
 _AT_ONCE = "look at it with 'strata config plan'; --at-once applies it to all nodes at the same time"
 _REALLY = "look at it with 'strata config plan'; if it is meant, apply with --remove-most"
+
+
+def _at_once(rows: Sequence[tuple[Op, Mapping[str, int]]]) -> tuple[list[Op], dict[str, int]]:
+    """What puts several records in place, and the revisions that this goes by."""
+    return [op for op, _ in rows], {key: revision for _, known in rows for key, revision in known.items()}
 
 
 def _selects(found: Difference, configuration: Configuration, *, moved: bool) -> list[tuple[str, str]]:
