@@ -82,14 +82,6 @@ class AlertService:
         names = self._nodes.registry.names
         return {names[index] for index in self._nodes.seen(who, select).tolist()}
 
-    def admit(self, token: str) -> None:
-        """``Denied`` unless the token was given to a BMC."""
-        self._hub.admit(token)
-
-    async def receive(self, token: str, body: bytes) -> None:
-        """A BMC's push."""
-        self._hub.receive(token, body)
-
     # alerts
 
     async def alerts(self, who: Principal, *, all_: bool, limit: int, after: str) -> AlertPage:

@@ -11,7 +11,6 @@ import contextlib
 import logging
 import re
 import time
-from collections.abc import Callable
 from urllib.parse import urlsplit
 
 import msgspec
@@ -46,9 +45,8 @@ _decode = msgspec.msgpack.Decoder(Pin).decode
 class Pins:
     """Which certificate each BMC has. ``get`` and ``put`` never wait."""
 
-    def __init__(self, store: Store, ledger: Ledger, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, store: Store, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._clock = clock
         self._pins: dict[str, Pin] = {}
         self._fresh: dict[str, Pin] = {}
         self._wake = asyncio.Event()
@@ -77,7 +75,7 @@ class Pins:
     def put(self, host: str, sha256: str) -> None:
         """Remember the first certificate of a BMC. One that is known stays as it is."""
         if self.get(host) is None:
-            self._fresh[host] = Pin(sha256=_checked(sha256), since=self._clock(), author="strata")
+            self._fresh[host] = Pin(sha256=_checked(sha256), since=time.time(), author="strata")
             self._wake.set()
 
     async def accept(self, address: str, author: str, sha256: str = "") -> str:
@@ -86,7 +84,7 @@ class Pins:
         host = host_of(address)
         key = PREFIX + host
         if sha256:
-            pin = Pin(sha256=_checked(sha256), since=self._clock(), author=author)
+            pin = Pin(sha256=_checked(sha256), since=time.time(), author=author)
             value = _encode(pin)
             revision = await self._ledger.commit(author, "bmc.pin", host, [Put(key, value)], None, {"sha256": sha256})
             self._followed.wrote(key, value, revision)

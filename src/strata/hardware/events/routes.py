@@ -16,6 +16,7 @@ from strata.api.services import Asked, Cursor, Limit, Select, Time, Watchers
 from strata.core.texts import Out
 from strata.hardware.alerts.service import AlertService
 from strata.hardware.bmc.protocol import Severity
+from strata.hardware.events.hub import EventHub
 from strata.hardware.events.inbox import BODY_MOST
 from strata.hardware.events.records import EventPage
 
@@ -84,5 +85,6 @@ async def follow_events(
 )
 async def receive_events(request: AnyRequest, ask: Asked, token: PushToken) -> None:
     """A BMC's push (a Redfish `Event`). The token is its credential: it was given to that BMC alone."""
-    ask.of(AlertService).admit(token)
-    await ask.of(AlertService).receive(token, await request.body())
+    hub = ask.of(EventHub)
+    hub.admit(token)
+    hub.receive(token, await request.body())

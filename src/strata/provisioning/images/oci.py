@@ -36,7 +36,7 @@ T = TypeVar("T")
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
-class Descriptor(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class Descriptor(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """A blob as others refer to it."""
 
     media_type: str
@@ -150,13 +150,13 @@ def new_config(run: ImageConfig, diff_ids: Sequence[str], history: Sequence[str]
         rootfs=RootFs(diff_ids=tuple(diff_ids)),
         history=tuple(HistoryStep(created_by=step[:500]) for step in history),
     )
-    return canonical(_without_none(msgspec.to_builtins(config)))
+    return canonical(msgspec.to_builtins(config))
 
 
 def new_manifest(config: Descriptor, layers: Sequence[Descriptor]) -> bytes:
     """The manifest of an image that we make."""
     manifest = Manifest(schema_version=2, media_type=MANIFEST, config=config, layers=tuple(layers))
-    return canonical(_without_none(msgspec.to_builtins(manifest)))
+    return canonical(msgspec.to_builtins(manifest))
 
 
 def new_index(entries: Iterable[tuple[str, str, int]]) -> bytes:
@@ -165,17 +165,16 @@ def new_index(entries: Iterable[tuple[str, str, int]]) -> bytes:
         Descriptor(media_type=MANIFEST, digest=digest, size=size, annotations={REF_NAME: reference})
         for reference, digest, size in entries
     ]
-    listed = _without_none(msgspec.to_builtins(manifests))
-    return canonical({"schemaVersion": 2, "mediaType": INDEX, "manifests": listed})
+    return canonical({"schemaVersion": 2, "mediaType": INDEX, "manifests": msgspec.to_builtins(manifests)})
 
 
-def choose(index: Index, *, ref: str = "", architecture: str = "") -> Descriptor:
+def choose(index: Index, *, ref: str = "") -> Descriptor:
     """The one manifest of an index that is meant: by its name, else the one for this kind of machine."""
     found = [d for d in index.manifests if d.media_type in (*MANIFESTS, *INDEXES)]
     if ref:
         found = [d for d in found if (d.annotations or {}).get(REF_NAME) == ref]
     if len(found) > 1:
-        wanted = architecture or host_architecture()
+        wanted = host_architecture()
         found = [
             d
             for d in found
@@ -204,11 +203,3 @@ def _parsed(data: bytes, kind: type[T], what: str) -> T:
         return msgspec.json.decode(data, type=kind)
     except (msgspec.MsgspecError, RecursionError) as error:
         raise BadRequest(f"cannot be read: {str(error)[:200]}", where=what) from None
-
-
-def _without_none(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _without_none(member) for key, member in value.items() if member is not None}
-    if isinstance(value, list | tuple):
-        return [_without_none(member) for member in value]
-    return value
