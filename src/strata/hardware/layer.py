@@ -256,8 +256,6 @@ def _consoles(fleet: Fleet, reach: Reach, hub: EventHub, log: ConsoleLog) -> tup
 
 def _sender(fleet: Fleet) -> Callable[[str], str | None]:
     """Which node a datagram is from: the label ``address`` of nodes says."""
-    nodes = fleet.registry.roster.nodes
-    known = fleet.registry.kept(
-        lambda: {node.labels.get("address", ""): node.name for node in nodes if node is not None}
-    )
-    return lambda address: known().get(address)
+    registry = fleet.registry
+    nodes = registry.kept(lambda: {n.labels.get("address"): n.name for n in registry.roster.nodes if n is not None})
+    return lambda address: nodes().get(address)

@@ -18,8 +18,8 @@ from typing import Any
 
 import msgspec
 
-from strata.core.errors import BadRequest, Denied, Unavailable
-from strata.core.input.decoding import UNREADABLE
+from strata.core.errors import Denied, Unavailable
+from strata.core.input.decoding import decoded
 from strata.fleet.alarm import Alarm, AlarmSeverity, AlarmSink
 from strata.fleet.tasks import all_cancelled
 from strata.provisioning.agents.agent import MOST_PENDING, RESEND_AFTER, Agent, Command, Seen
@@ -233,7 +233,7 @@ class Hub:
         """Take what the agent says; answer when there is something for it to do, or its time is over."""
         if not self._known(name):
             raise Denied("there is no such node any more", where=name)
-        state = _decode(request.state)
+        state = decoded(_decode_state, request.state, "state")
         arrived = self.clock()
         agent, fresh = self._hear(name, request, state, arrived)
         acked = tuple(result.id for result in request.results)
@@ -446,10 +446,3 @@ class Hub:
 def _resolve(poll: asyncio.Future[bool], value: bool) -> None:
     if not poll.done():
         poll.set_result(value)
-
-
-def _decode(raw: msgspec.Raw) -> State:
-    try:
-        return _decode_state(raw)
-    except UNREADABLE as error:
-        raise BadRequest(str(error)[:200], where="state") from None

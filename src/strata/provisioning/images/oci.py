@@ -115,12 +115,12 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 def parse_index(data: bytes) -> Index:
     """An index, or ``BadRequest``."""
-    return _parsed(data, Index, "index")
+    return parsed(data, Index, "index")
 
 
 def parse_manifest(data: bytes) -> Manifest:
     """A manifest whose layers we can unpack, or ``BadRequest``."""
-    manifest = _parsed(data, Manifest, "manifest")
+    manifest = parsed(data, Manifest, "manifest")
     if len(manifest.layers) > MOST_LAYERS:
         raise BadRequest(f"{len(manifest.layers)} layers; at most {MOST_LAYERS} are taken", where="manifest")
     for layer in manifest.layers:
@@ -131,7 +131,7 @@ def parse_manifest(data: bytes) -> Manifest:
 
 def parse_config(data: bytes, layers: int) -> Config:
     """A configuration for so many layers, or ``BadRequest``."""
-    config = _parsed(data, Config, "configuration")
+    config = parsed(data, Config, "configuration")
     if len(config.rootfs.diff_ids) != layers:
         raise BadRequest(f"{layers} layers, but {len(config.rootfs.diff_ids)} in the configuration", where="manifest")
     for diff_id in config.rootfs.diff_ids:
@@ -196,7 +196,8 @@ def host_architecture() -> str:
     return _ARCHITECTURES.get(machine, machine)
 
 
-def _parsed(data: bytes, kind: type[T], what: str) -> T:
+def parsed(data: bytes, kind: type[T], what: str) -> T:
+    """JSON that somebody else wrote; ``BadRequest`` says what is wrong with it."""
     if len(data) > MOST_JSON:
         raise BadRequest("is too large", where=what)
     try:
