@@ -89,7 +89,9 @@ class DesireEdits(Editor):
                 at = np.flatnonzero(uids // rows.CHUNK == chunk)
                 entry = found.get(key)
                 row, modified = (rows.decode(entry.value, key), entry.modified) if entry else ({}, 0)
-                edit = rows.edit(row, modified, uids[at] - chunk * rows.CHUNK, change, author, if_match, rivals, amend=amend)
+                edit = rows.edit(
+                    row, modified, uids[at] - chunk * rows.CHUNK, change, author, if_match, rivals, amend=amend
+                )
                 edits[key] = (at, edit)
                 for position, variable in edit.conflicts.items():
                     conflicts[int(at[position])] = f"{variable} was changed after revision {if_match}"

@@ -429,7 +429,11 @@ class ConfigService:
     def _keeper(self, kind: KeptKind) -> Keeper:
         keeper = self.keepers.get(kind)
         if keeper is None:
-            raise Unavailable(f"this service keeps no documents of the kind {kind}", where="config")
+            raise Unavailable(
+                f"this service keeps no documents of the kind {kind}",
+                where="config",
+                hint="the layer that does is not started here; strata serve starts all, strata serve --help lists them",
+            )
         return keeper
 
     def _done(self, configuration: Configuration, found: Difference, revision: int) -> ConfigDone:
