@@ -355,7 +355,7 @@ def _settings(
 
 def _setting_kind(kind: Any) -> str:
     """A type in the words of the file."""
-    from strata.core.section import Section
+    from strata.core.settings_section import Section
     from strata.core.units import Seconds, Watts
 
     if get_origin(kind) is Literal:

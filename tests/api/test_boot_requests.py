@@ -24,8 +24,8 @@ from strata.cli import main
 from strata.fleet.access.authority import Authority
 from strata.fleet.settings import admin_socket
 from strata.provisioning.boot.builds import Builds
+from strata.provisioning.boot.methods import BootWays
 from strata.provisioning.boot.service import BootService
-from strata.provisioning.boot.ways import BootWays
 from strata.provisioning.settings import media_dir
 from support.signed_builds import put_build
 

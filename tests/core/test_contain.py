@@ -6,8 +6,8 @@ import logging
 
 import pytest
 
-from strata.core.contain import contained, fault_of
 from strata.core.errors import DeviceError, InternalFault
+from strata.core.fault_isolation import contained, fault_of
 
 
 def test_what_is_no_error_of_ours_becomes_one_and_its_traceback_is_logged(caplog: pytest.LogCaptureFixture) -> None:

@@ -17,7 +17,7 @@ from strata.engine.settings import EngineSettings
 from strata.fleet.access.principal import LOCAL_ADMIN
 from strata.fleet.alarm import Alarm
 from strata.fleet.controller.controller import Controller
-from strata.fleet.controller.silences import LOOKS, Silences
+from strata.fleet.controller.silent_nodes import LOOKS, Silences
 from strata.fleet.drivers.exec_driver import ExecDriver
 from strata.store.memory import MemoryStore
 from support.rooms import OpenFleet

@@ -9,10 +9,10 @@ import pytest
 from strata.core.errors import BadRequest, Refused
 from strata.jobs.accelerators.records import Accelerator, Found, Library, Support
 from strata.jobs.containers.cache import Image
+from strata.jobs.containers.preparation import User, start
 from strata.jobs.containers.records import Bind, Container, Ready
 from strata.jobs.containers.runtimes import RUNTIMES, runtime
 from strata.jobs.containers.runtimes.bundle import configuration
-from strata.jobs.containers.starting import User, start
 from strata.provisioning.images.release import ImageConfig
 
 ALICE = User(1000, 100, "alice", "/home/alice")

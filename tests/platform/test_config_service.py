@@ -27,6 +27,7 @@ from strata.fleet.nodes.service import NodeService
 from strata.fleet.registry.whole_edits import Prepared, WholeEdit
 from strata.fleet.settings import LeadershipSettings, ListenSettings
 from strata.hardware.settings import HardwareSettings
+from strata.platform.config.maintenance import parse as parse_window
 from strata.platform.config.reading import read_repository
 from strata.platform.config.records import (
     Approval,
@@ -39,7 +40,6 @@ from strata.platform.config.records import (
     WatchSpec,
 )
 from strata.platform.config.service import ConfigService
-from strata.platform.config.windows import parse as parse_window
 from strata.store.audit import verify
 from strata.store.open import open_store
 from strata.virtual.fleet.driver import sim_drivers

@@ -11,8 +11,8 @@ import pytest
 from strata.core.errors import BadRequest
 from strata.core.intset import pack
 from strata.core.node import LimitBucket
-from strata.platform.rollouts import course
-from strata.platform.rollouts.course import Sight, following
+from strata.platform.rollouts import next_step as course
+from strata.platform.rollouts.next_step import Sight, following
 from strata.platform.rollouts.records import Before, Rollout, RolloutSpec, amount
 from strata.platform.rollouts.waves import levels, spread, stages, waves
 

@@ -20,7 +20,7 @@ from strata.fleet.desires.documents import DesireDocument
 from strata.platform.rollouts import conductor
 from strata.platform.rollouts.checks import run_check
 from strata.platform.rollouts.records import ENDED, AbortRequest, RolloutSpec, RolloutView
-from strata.platform.rollouts.twin import simulate
+from strata.platform.rollouts.simulation import simulate
 from strata.platform.settings import PlatformSettings
 from strata.virtual import timewarp
 from support.simulated_cluster import Cluster, twin

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 import numpy as np
 import pytest
 
-from strata.power.capping.order import CapOrder, Turn
+from strata.power.capping.request_order import CapOrder, Turn
 
 
 class Order:

@@ -23,8 +23,8 @@ from strata.fleet import disk
 from strata.provisioning import worker
 from strata.provisioning.images import unpacking
 from strata.provisioning.images.build.recipe import parse_recipe
-from strata.provisioning.images.press import Order
 from strata.provisioning.images.shelf import Shelf
+from strata.provisioning.images.squashing import Order
 from strata.provisioning.images.tree import Tree
 from support.hostile_tars import END, header, number, pax, sparse
 from support.image_support import (

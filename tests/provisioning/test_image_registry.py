@@ -21,9 +21,9 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
 from strata.core.errors import BadRequest, Denied, NotFound, StrataError, Unavailable
-from strata.provisioning.images import reach
-from strata.provisioning.images.reach import Reach
+from strata.provisioning.images import registry_hosts as reach
 from strata.provisioning.images.registry import RemoteImage, pull
+from strata.provisioning.images.registry_hosts import Reach
 from strata.provisioning.images.shelf import Shelf
 from support.image_support import Site, digest, file, image_blobs, layer
 

@@ -19,8 +19,8 @@ from strata.core.errors import BadRequest, Conflict, NotFound, Refused
 from strata.provisioning.agents.hub import Hub
 from strata.provisioning.agents.wire import Exchange
 from strata.provisioning.images import repository, unpacking
-from strata.provisioning.images.press import Order, Pressed
 from strata.provisioning.images.release import CHUNK, Release, is_signed_by
+from strata.provisioning.images.squashing import Order, Pressed
 from strata.provisioning.signing import Signer
 from support.image_support import (
     Site,

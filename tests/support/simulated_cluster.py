@@ -12,7 +12,7 @@ from strata.core.intset import pack, unpack
 from strata.core.node import Node
 from strata.platform.rollouts.likeness import Twin, TwinClass
 from strata.platform.rollouts.records import RolloutSpec
-from strata.platform.rollouts.twin import LAYERS, SimulatedCluster
+from strata.platform.rollouts.simulation import LAYERS, SimulatedCluster
 from strata.store.memory import MemoryStore
 from strata.virtual.fleet.nodes import SimNodes
 

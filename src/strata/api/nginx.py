@@ -23,7 +23,7 @@ from strata.api.nginx_config import BootServer, FrontDoor, config_text
 from strata.api.web_account import web_account
 from strata.core.errors import Unavailable
 from strata.fleet.access.authority import write_private
-from strata.fleet.child import Child, find
+from strata.fleet.child_process import Child, find
 
 # Nothing of ours: not our secrets, and not an NGINX variable, which means "take over these sockets".
 _ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}

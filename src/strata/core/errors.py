@@ -148,7 +148,7 @@ class OutcomeUnknown(StrataError):
 
 
 class InternalFault(OutcomeUnknown):
-    """Something unforeseen was raised in the work for one node. Made in ``strata.core.contain`` only."""
+    """Something unforeseen was raised in the work for one node. Made in ``strata.core.fault_isolation`` only."""
 
     status = 502
     title = "Internal error with one node"

@@ -17,7 +17,7 @@ from msgspec import Meta
 from strata.core.errors import BadRequest
 from strata.core.input.forms import in_words
 from strata.core.input.yamltree import Document, told
-from strata.core.section import Section
+from strata.core.settings_section import Section
 from strata.core.units import Watts, seconds, watts
 from strata.daemon.layers import LAYER_NAMES
 from strata.fleet.settings import FleetSettings

@@ -19,9 +19,9 @@ from strata.engine import faults
 from strata.engine.budgets import Budgets, Demand
 from strata.engine.canaries import Canaries
 from strata.engine.decisions import Kind
+from strata.engine.disruption import Places
 from strata.engine.effects import Act, Ask
 from strata.engine.in_flight import InFlight
-from strata.engine.places import Places
 from strata.engine.progress import Phase, Progress, Urgency, Wait
 from strata.engine.settings import EngineSettings
 from strata.engine.table import FleetTable

@@ -9,7 +9,7 @@ What stands is not over when it was done: a controller that takes nodes over has
 than its share, and two others would both go for what is left. So a budget of what stands is used by whoever holds the
 baton.
 
-A budget of disruption counts who holds a place in it (``strata.engine.places``). It slows down and does not forbid:
+A budget of disruption counts who holds a place in it (``strata.engine.disruption``). It slows down and does not forbid:
 where nobody who holds one goes on by himself, one more may go. Limits that are set while Strata runs forbid: who is
 broken is out of service like any other, and a person decides what comes of it.
 """
@@ -25,7 +25,7 @@ import numpy.typing as npt
 from strata.core.column import Indices
 from strata.core.distinct import among, distinct, without
 from strata.core.model import LIMITS, Budget, Model
-from strata.engine.places import Places
+from strata.engine.disruption import Places
 
 Keys = npt.NDArray[np.int32]
 Amounts = npt.NDArray[np.float64]

@@ -24,10 +24,10 @@ from strata.core.state import Outcome
 from strata.engine import faults
 from strata.engine.backoff import BackOff
 from strata.engine.breaker import Breaker
+from strata.engine.disruption import Places
 from strata.engine.effects import Act, Change
 from strata.engine.facts import Facts
 from strata.engine.hopeless import HopelessSteps
-from strata.engine.places import Places
 from strata.engine.progress import Phase, Progress, Urgency
 from strata.engine.settings import EngineSettings
 from strata.engine.table import NEVER, FleetTable

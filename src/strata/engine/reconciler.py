@@ -24,10 +24,10 @@ from strata.engine import faults
 from strata.engine.admission import Admission
 from strata.engine.canaries import Canaries
 from strata.engine.decisions import Decider, Kind
+from strata.engine.disruption import Places
 from strata.engine.effects import Act, Answered, Ask, Done, Effects, Input, Seen, Told
 from strata.engine.facts import Facts
 from strata.engine.in_flight import InFlight
-from strata.engine.places import Places
 from strata.engine.progress import Phase, Progress, Urgency, Wait
 from strata.engine.settings import EngineSettings
 from strata.engine.table import FleetTable

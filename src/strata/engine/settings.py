@@ -7,7 +7,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from strata.core.errors import BadRequest
-from strata.core.section import Section
+from strata.core.settings_section import Section
 from strata.core.units import Seconds
 
 Part = Annotated[float, Meta(gt=0, le=1)]

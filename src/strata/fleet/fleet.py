@@ -22,7 +22,7 @@ from strata.fleet.alarm import Alarm
 from strata.fleet.background import Background
 from strata.fleet.columns import Indices, Mask
 from strata.fleet.controller.controller import Controller
-from strata.fleet.controller.silences import Silences
+from strata.fleet.controller.silent_nodes import Silences
 from strata.fleet.disk import DiskWatch
 from strata.fleet.metrics import Metrics
 from strata.fleet.nodes.unknown import unknown_nodes

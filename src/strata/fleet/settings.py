@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Meta
 
 from strata.core.errors import BadRequest
-from strata.core.section import Section
+from strata.core.settings_section import Section
 from strata.core.units import Seconds
 from strata.engine.settings import EngineSettings
 from strata.fleet.access.oidc.settings import OidcSettings

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from strata.core.errors import BadRequest
-from strata.core.section import Section
+from strata.core.settings_section import Section
 
 
 class HardwareSettings(Section, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar
 from msgspec import Meta
 
 from strata.core.errors import BadRequest
-from strata.core.section import Section
+from strata.core.settings_section import Section
 from strata.core.units import Seconds
 
 _CLOCK = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]\Z")

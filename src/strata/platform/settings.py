@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from strata.core.errors import BadRequest
-from strata.core.section import Section
+from strata.core.settings_section import Section
 from strata.core.units import Seconds
 
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 from urllib.parse import urlsplit
 
 from strata.core.errors import BadRequest
-from strata.core.section import Section
+from strata.core.settings_section import Section
 from strata.core.units import Watts
 
 _MOST = 1e12

@@ -23,11 +23,11 @@ from strata.provisioning.agents.peer_answers import agent_routes
 from strata.provisioning.agents.service import AgentService
 from strata.provisioning.agents.unknown import UnknownMachines
 from strata.provisioning.boot.builds import Builds
+from strata.provisioning.boot.methods import BootWays
 from strata.provisioning.boot.open import open_boot
 from strata.provisioning.boot.peers import BootElsewhere
 from strata.provisioning.boot.profiles import Profiles
 from strata.provisioning.boot.requests import BootControl
-from strata.provisioning.boot.ways import BootWays
 from strata.provisioning.bootnets.service import BootNetworks
 from strata.provisioning.dhcp.tftp import ipxe_folders
 from strata.provisioning.directory import Directory

@@ -8,7 +8,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from strata.core.errors import BadRequest
-from strata.core.section import Section
+from strata.core.settings_section import Section
 
 
 class ProvisioningSettings(Section, frozen=True, kw_only=True):

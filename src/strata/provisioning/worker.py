@@ -24,7 +24,7 @@ from typing import NoReturn, TypeVar
 import msgspec
 
 from strata.core.errors import BadRequest, Refused, StrataError, Unavailable
-from strata.fleet.child import find
+from strata.fleet.child_process import find
 
 Q = TypeVar("Q")
 A = TypeVar("A")

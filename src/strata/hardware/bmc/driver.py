@@ -13,9 +13,9 @@ import msgspec
 import numpy as np
 
 from strata.core.column import Column
-from strata.core.contain import contained
 from strata.core.driver import Batch, Outcomes
 from strata.core.errors import BadRequest, Conflict, DeviceError, OutcomeUnknown, StrataError, Unavailable
+from strata.core.fault_isolation import contained
 from strata.core.model import Mutation
 from strata.core.state import Outcome
 from strata.fleet.tasks import all_cancelled

@@ -15,9 +15,9 @@ import msgspec
 import numpy as np
 
 from strata.core import intset
-from strata.core.contain import contained
 from strata.core.driver import Batch
 from strata.core.errors import Conflict, DeviceError, NotOffered, OutcomeUnknown, StrataError
+from strata.core.fault_isolation import contained
 from strata.core.nodeset import fold
 from strata.fleet.access.sealing import Seal
 from strata.fleet.columns import Indices

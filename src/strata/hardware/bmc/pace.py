@@ -2,7 +2,7 @@
 
 So many are spoken to at once, as long as they answer promptly. One that takes long gives its place to the next, and
 goes on; only all of them together, the slow ones included, are bounded as well. What goes wrong with one is that one's
-result (``strata.core.contain``), and nobody else's.
+result (``strata.core.fault_isolation``), and nobody else's.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import TypeVar
 
-from strata.core.contain import contained
 from strata.core.errors import OutcomeUnknown, StrataError
+from strata.core.fault_isolation import contained
 
 T = TypeVar("T")
 

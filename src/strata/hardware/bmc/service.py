@@ -13,8 +13,8 @@ import numpy as np
 from msgspec.structs import asdict, replace
 
 from strata.core import intset
-from strata.core.contain import contained
 from strata.core.errors import BadRequest, NotOffered, StrataError
+from strata.core.fault_isolation import contained
 from strata.core.nodeset import fold
 from strata.core.urls import refuse_login, shown
 from strata.fleet.access.principal import Principal

@@ -9,8 +9,8 @@ from contextlib import suppress
 from typing import Any
 
 from strata.core import intset
-from strata.core.contain import contained
 from strata.core.errors import BadRequest, Conflict, StrataError
+from strata.core.fault_isolation import contained
 from strata.fleet.access.principal import Principal
 from strata.fleet.fleet import Fleet
 from strata.fleet.operations.records import Operation, Step

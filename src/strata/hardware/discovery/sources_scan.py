@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 import aiohttp
 import msgspec
 
-from strata.core.contain import contained
 from strata.core.errors import BadRequest, StrataError
+from strata.core.fault_isolation import contained
 from strata.core.input.foreign import read_json
 from strata.fleet.bounded import bounded
 from strata.fleet.files import share

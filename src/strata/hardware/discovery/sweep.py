@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from strata.core.contain import contained
 from strata.core.errors import DeviceError, StrataError
+from strata.core.fault_isolation import contained
 from strata.hardware.bmc.pace import Pace, Place
 from strata.hardware.discovery.crawl import NOBODY
 from strata.hardware.discovery.crawl_values import serial, text, uuid

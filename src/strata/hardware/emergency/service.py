@@ -16,8 +16,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from strata.core.column import Column
-from strata.core.contain import contained
 from strata.core.errors import BadRequest, Refused, StrataError
+from strata.core.fault_isolation import contained
 from strata.core.node import Freeze, Node
 from strata.core.units import is_confirmed, many
 from strata.fleet.access.principal import Principal

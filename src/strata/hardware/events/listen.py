@@ -11,8 +11,8 @@ import logging
 from contextlib import aclosing, suppress
 from typing import Literal
 
-from strata.core.contain import contained
 from strata.core.errors import BadRequest, NotOffered, OutcomeUnknown, StrataError
+from strata.core.fault_isolation import contained
 from strata.fleet.tasks import all_cancelled
 from strata.hardware.bmc.redfish.events import CONTEXT, REPORTS, RedfishSubscriptions
 from strata.hardware.events.inbox import Inbox

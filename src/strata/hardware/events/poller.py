@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from strata.core.contain import contained
 from strata.core.errors import InternalFault, NotOffered, StrataError
+from strata.core.fault_isolation import contained
 from strata.fleet.tasks import all_cancelled, beside
 from strata.hardware.bmc.bmcs import Bmcs, Silence
 from strata.hardware.bmc.pace import Pace, Place

@@ -21,10 +21,10 @@ import msgspec
 from strata.core.errors import NotFound, Refused
 from strata.jobs.accelerators.detection import detect
 from strata.jobs.containers.cache import Cache, Image
+from strata.jobs.containers.preparation import Start, User, start
 from strata.jobs.containers.records import Container
 from strata.jobs.containers.runtimes import check_abilities, require, runtime
 from strata.jobs.containers.runtimes.runtime import Content, Copy
-from strata.jobs.containers.starting import Start, User, start
 
 _PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 _TRIES = 3

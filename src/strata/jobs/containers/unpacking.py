@@ -20,9 +20,9 @@ from strata.core.errors import BadRequest
 from strata.provisioning import worker
 from strata.provisioning.images import oci
 from strata.provisioning.images.archive import take
+from strata.provisioning.images.disk_space import Room
 from strata.provisioning.images.layers import check_file, unpack
 from strata.provisioning.images.release import ImageConfig
-from strata.provisioning.images.room import Room
 from strata.provisioning.images.shelf import Shelf
 from strata.provisioning.images.tarball import Body
 from strata.provisioning.images.tree import MOST_BYTES, Inode, Tree

@@ -13,8 +13,8 @@ from typing import NamedTuple
 import msgspec
 
 from strata.jobs.containers.cache import Image
+from strata.jobs.containers.preparation import User, start
 from strata.jobs.containers.runtimes.native import options
-from strata.jobs.containers.starting import User, start
 from strata.jobs.containers.words import INSIDE, run_words
 from strata.jobs.submission.launching import Launcher, launcher
 from strata.jobs.submission.records import Copy, JobDocument, Kind

@@ -24,9 +24,9 @@ from strata.fleet.access.principal import Principal, Right, Verb
 from strata.fleet.fleet import Fleet
 from strata.jobs.accounts import LocalAccounts
 from strata.jobs.containers.cache import Cache, Image
+from strata.jobs.containers.preparation import User
 from strata.jobs.containers.records import check as check_container
 from strata.jobs.containers.runtimes import check_abilities, runtime
-from strata.jobs.containers.starting import User
 from strata.jobs.environments.records import container, numbered
 from strata.jobs.environments.service import EnvironmentService
 from strata.jobs.local.executor import LocalExecutor
@@ -34,7 +34,6 @@ from strata.jobs.local.slots import Slots
 from strata.jobs.projects.service import ProjectService
 from strata.jobs.resources import Asked, over
 from strata.jobs.settings import JobSettings
-from strata.jobs.submission.apart import image_of, without_container
 from strata.jobs.submission.broker import Candidate, Choice, choose
 from strata.jobs.submission.caps import JobCaps
 from strata.jobs.submission.energy import JobEnergy
@@ -55,6 +54,7 @@ from strata.jobs.submission.records import (
     TargetView,
     Task,
 )
+from strata.jobs.submission.scheduler_containers import image_of, without_container
 from strata.jobs.submission.script import There, script_of
 from strata.jobs.submission.targets import LOG_MOST, Target, cannot, check
 from strata.jobs.submission.views import line, view

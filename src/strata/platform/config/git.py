@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from strata.core.errors import BadRequest, NotFound, Unavailable
-from strata.fleet.child import find
+from strata.fleet.child_process import find
 from strata.platform.config.repository import MOST_BYTES, MOST_FILES, is_configuration
 
 _INCOMING = "refs/strata/incoming"

@@ -36,9 +36,9 @@ from strata.platform.config.records import (
 )
 from strata.platform.delivery.records import VARIABLE as CONFIG
 from strata.platform.duty import PLATFORM
+from strata.platform.rollouts.observation import sight
 from strata.platform.rollouts.records import ENDED, AbortRequest, Rollout, RolloutManner, RolloutPolicy, RolloutSpec
 from strata.platform.rollouts.service import RolloutService
-from strata.platform.rollouts.sight import sight
 from strata.platform.rollouts.waves import waves
 
 if TYPE_CHECKING:

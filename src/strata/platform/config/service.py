@@ -23,7 +23,7 @@ from strata.fleet.selectors.language import parse
 from strata.platform.config.difference import Difference, both, difference
 from strata.platform.config.foresight import foreseen
 from strata.platform.config.keeper import Keeper
-from strata.platform.config.lower import power_policies_keeper, profiles_keeper
+from strata.platform.config.lower_layers import power_policies_keeper, profiles_keeper
 from strata.platform.config.records import (
     Applied,
     Approval,

@@ -20,9 +20,9 @@ from strata.fleet.access.principal import Principal
 from strata.fleet.fleet import Fleet
 from strata.fleet.recurring import Recurring
 from strata.platform.config.git import Mirror, Reach, check_url
+from strata.platform.config.maintenance import parse as parse_window
 from strata.platform.config.reading import configuration_of
 from strata.platform.config.records import Approval, Configuration, Followed, WatchSpec, WatchView
-from strata.platform.config.windows import parse as parse_window
 from strata.platform.duty import PLATFORM
 from strata.platform.settings import PlatformSettings
 

@@ -26,7 +26,7 @@ from strata.core.state import STATES
 from strata.engine.explain import states
 from strata.fleet.access.principal import Principal
 from strata.fleet.alarm import Alarm
-from strata.fleet.child import find
+from strata.fleet.child_process import find
 from strata.fleet.columns import Indices
 from strata.fleet.drivers.subprocesses import run_command
 from strata.fleet.fleet import Fleet

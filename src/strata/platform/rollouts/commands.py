@@ -180,12 +180,12 @@ def simulate(session: Session, /, failures: float | None, seed: int, as_json: bo
     """
     import msgspec
 
-    from strata.platform.rollouts import twin as twins
+    from strata.platform.rollouts import simulation
     from strata.platform.rollouts.likeness import Twin
 
     answer = session.client.request("POST", "/v1/rollout-twins", body=_spec(given)).body
     twin = msgspec.convert(answer, Twin)
-    found = twins.simulate(twin, failure_rate=None if failures is None else failures / 100, seed=seed)
+    found = simulation.simulate(twin, failure_rate=None if failures is None else failures / 100, seed=seed)
     if as_json:
         session.out.json(msgspec.to_builtins(found))
     else:

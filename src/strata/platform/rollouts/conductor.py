@@ -26,10 +26,10 @@ from strata.fleet.recurring import Recurring
 from strata.fleet.tasks import cancelled
 from strata.platform.duty import PLATFORM
 from strata.platform.no_workload import NoWorkload
-from strata.platform.rollouts import course
+from strata.platform.rollouts import next_step as course
 from strata.platform.rollouts.checks import run_check
+from strata.platform.rollouts.observation import Members, Uids, counts, sight, to_be_off
 from strata.platform.rollouts.records import ENDED, Rollout, RolloutEvent
-from strata.platform.rollouts.sight import Members, Uids, counts, sight, to_be_off
 from strata.platform.settings import PlatformSettings
 from strata.platform.workload.service import WorkloadService
 from strata.store.protocol import Delete, Op

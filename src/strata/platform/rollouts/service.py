@@ -21,10 +21,11 @@ from strata.fleet.plans.records import StepView
 from strata.fleet.plans.service import PlanService
 from strata.fleet.recurring import Recurring
 from strata.fleet.registry.editor import encode
-from strata.platform.rollouts import course
+from strata.platform.rollouts import next_step as course
 from strata.platform.rollouts.conductor import Conductor, limit_key
 from strata.platform.rollouts.learnt import Lessons
 from strata.platform.rollouts.likeness import Twin, likeness
+from strata.platform.rollouts.observation import before_of, counts, sight, uses
 from strata.platform.rollouts.records import (
     ENDED,
     AbortRequest,
@@ -40,7 +41,6 @@ from strata.platform.rollouts.records import (
     WaveView,
     amount,
 )
-from strata.platform.rollouts.sight import before_of, counts, sight, uses
 from strata.platform.rollouts.waves import Wave, spread, stages, waves
 from strata.platform.settings import PlatformSettings
 from strata.store.protocol import Put

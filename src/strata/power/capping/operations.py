@@ -27,7 +27,7 @@ from strata.core.nodeset import fold
 from strata.fleet.columns import Mask
 from strata.fleet.fleet import Fleet
 from strata.fleet.operations.records import Step
-from strata.power.capping.order import CapOrder, Rows, Turn
+from strata.power.capping.request_order import CapOrder, Rows, Turn
 from strata.power.capping.sender import NOT_KNOWN, CapSender, Sent, Watts
 from strata.power.capping.terms import CapChange
 from strata.power.site.site import SitePower

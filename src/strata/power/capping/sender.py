@@ -9,8 +9,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from strata.core.contain import contained
 from strata.core.errors import NotOffered, OutcomeUnknown, StrataError
+from strata.core.fault_isolation import contained
 from strata.fleet.columns import Mask
 from strata.fleet.fleet import Fleet
 from strata.fleet.nodes.batches import batch_of

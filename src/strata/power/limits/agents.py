@@ -11,8 +11,8 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from strata.core.contain import contained
 from strata.core.errors import DeviceError, StrataError
+from strata.core.fault_isolation import contained
 from strata.power.limits.inband import Attribute, Value
 
 SLOTS = 256

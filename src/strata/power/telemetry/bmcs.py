@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from strata.core.contain import contained
 from strata.core.errors import NotOffered, StrataError
+from strata.core.fault_isolation import contained
 from strata.fleet.tasks import all_cancelled
 from strata.hardware.bmc.bmcs import Bmcs
 from strata.hardware.bmc.pace import Pace

@@ -16,9 +16,9 @@ import msgspec
 import numpy as np
 
 from strata.core.column import Column
-from strata.core.contain import contained
 from strata.core.driver import Batch, Outcomes
 from strata.core.errors import Conflict, NotOffered, OutcomeUnknown, StrataError
+from strata.core.fault_isolation import contained
 from strata.core.model import ABSENT, UNKNOWN, Mutation
 from strata.core.node import Node
 from strata.core.state import Outcome

@@ -25,7 +25,7 @@ from strata.provisioning.agents.driver import NodeDriver, Questions
 from strata.provisioning.agents.hub import SILENT_AFTER, Hub
 from strata.provisioning.agents.panics import Panics
 from strata.provisioning.agents.peer_answers import LimitsWanted
-from strata.provisioning.boot.ways import BootWays
+from strata.provisioning.boot.methods import BootWays
 from strata.provisioning.identity.identity import Identity
 from strata.provisioning.images.release import build_of
 from strata.provisioning.images.repository import Images

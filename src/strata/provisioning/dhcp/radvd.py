@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
-from strata.fleet.child import Child
+from strata.fleet.child_process import Child
 from strata.provisioning.networks import Networks
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from strata.core.errors import Unavailable
-from strata.fleet.child import Child
+from strata.fleet.child_process import Child
 from strata.provisioning.dhcp.boot_files import ARM_FILE, BIOS_FILE, EFI_FILE
 
 PORT = 69

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO
 
 from strata.core.errors import BadRequest, Corrupt, Unavailable
-from strata.provisioning.images.room import Room, may_grow_to
+from strata.provisioning.images.disk_space import Room, may_grow_to
 from strata.provisioning.images.tarball import entries
 
 PIECE = 1 << 20

@@ -25,7 +25,7 @@ from yarl import URL
 from strata.core.errors import BadRequest, Denied, NotFound, StrataError, Unavailable
 from strata.fleet.bounded import bounded
 from strata.provisioning.images import oci
-from strata.provisioning.images.reach import Reach, is_here
+from strata.provisioning.images.registry_hosts import Reach, is_here
 from strata.provisioning.images.shelf import Shelf
 
 _REFERENCE = re.compile(

@@ -22,11 +22,11 @@ from strata.provisioning.images.build.steps import workplace
 from strata.provisioning.images.catalogue import Catalogue
 from strata.provisioning.images.compare import Difference
 from strata.provisioning.images.layers import check_file
-from strata.provisioning.images.press import Order, Pressed
 from strata.provisioning.images.records import GcView, Made
 from strata.provisioning.images.release import ImageConfig, Release, is_signed_by
 from strata.provisioning.images.shelf import Shelf, clear
 from strata.provisioning.images.squash import write_chunks
+from strata.provisioning.images.squashing import Order, Pressed
 from strata.provisioning.images.tree import MOST_BYTES
 from strata.provisioning.images.unpacking import difference, press, sound_context, told_in
 from strata.provisioning.images.uploads import Uploads

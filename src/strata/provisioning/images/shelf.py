@@ -21,8 +21,8 @@ from typing import Protocol
 
 from strata.core.errors import BadRequest, NotFound, StrataError
 from strata.core.host.removal import remove_tree
+from strata.provisioning.images.disk_space import Room
 from strata.provisioning.images.release import check_digest
-from strata.provisioning.images.room import Room
 
 log = logging.getLogger(__name__)
 

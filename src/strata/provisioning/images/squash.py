@@ -18,9 +18,9 @@ from typing import IO, cast
 import msgspec
 
 from strata.core.errors import StrataError, Unavailable
+from strata.provisioning.images.disk_space import Room
 from strata.provisioning.images.records import Squashed
 from strata.provisioning.images.release import CHUNK
-from strata.provisioning.images.room import Room
 from strata.provisioning.images.tarball import Body
 from strata.provisioning.images.tree import MOST_BYTES, Inode, Kind, Tree
 

@@ -21,11 +21,11 @@ from strata.provisioning import worker
 from strata.provisioning.images import archive, compare
 from strata.provisioning.images.build.recipe import CONTAINERFILE, MOST_RECIPE, RECIPE, parse_recipe
 from strata.provisioning.images.build.steps import workplace
+from strata.provisioning.images.disk_space import Room
 from strata.provisioning.images.layers import packing, unpack
-from strata.provisioning.images.press import Order, Pressed
-from strata.provisioning.images.press import press as do_press
 from strata.provisioning.images.release import Release
-from strata.provisioning.images.room import Room
+from strata.provisioning.images.squashing import Order, Pressed
+from strata.provisioning.images.squashing import press as do_press
 from strata.provisioning.images.tarball import Body, entries
 
 MOST_CONTEXT = 4 << 30

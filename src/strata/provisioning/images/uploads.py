@@ -10,7 +10,7 @@ from pathlib import Path
 
 from strata.core.errors import BadRequest, Conflict, NotFound, Unavailable
 from strata.fleet.disk import require_room
-from strata.provisioning.images.room import HINT
+from strata.provisioning.images.disk_space import HINT
 from strata.provisioning.images.shelf import Shelf
 
 MOST_BYTES = 64 << 30

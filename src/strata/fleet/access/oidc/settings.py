@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from msgspec import Meta
 
 from strata.core.errors import BadRequest
-from strata.core.section import Section
+from strata.core.settings_section import Section
 from strata.core.units import Seconds
 from strata.fleet.access.principal import Role
 

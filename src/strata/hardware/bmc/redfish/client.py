@@ -17,8 +17,8 @@ from urllib.parse import urljoin, urlsplit
 import aiohttp
 import msgspec
 
-from strata.core.contain import contained
 from strata.core.errors import Conflict, DeviceError, NotOffered, StrataError, Unavailable
+from strata.core.fault_isolation import contained
 from strata.hardware.bmc.redfish.connections import Reply
 from strata.hardware.bmc.redfish.endpoint import (
     ROOT,

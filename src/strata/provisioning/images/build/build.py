@@ -27,10 +27,10 @@ from strata.provisioning.images.build.recipe import CONTAINERFILE, DEBIAN, RECIP
 from strata.provisioning.images.build.steps import require, run, workplace
 from strata.provisioning.images.build.toolroom import NOT_STARTED, ROOM, Errand, open_rooms
 from strata.provisioning.images.layers import unpack
-from strata.provisioning.images.press import Order, Pressed
 from strata.provisioning.images.records import Made
 from strata.provisioning.images.release import ImageConfig, Release
 from strata.provisioning.images.shelf import Shelf
+from strata.provisioning.images.squashing import Order, Pressed
 from strata.provisioning.images.unpacking import press
 
 MOST_CONTEXT = 4 << 30

@@ -26,8 +26,8 @@ from strata.provisioning.images.build.last_words import OwnLog, one_line
 from strata.provisioning.images.build.network import RESOLVER
 from strata.provisioning.images.build.recipe import Recipe, RecipeFile
 from strata.provisioning.images.build.syscalls import open_beneath
-from strata.provisioning.images.press import Pressed, say
 from strata.provisioning.images.squash import FileLine, read_listing
+from strata.provisioning.images.squashing import Pressed, say
 from strata.provisioning.images.tree import Kind
 
 _EMPTIED = ("proc", "sys", "dev")

@@ -13,7 +13,7 @@ from strata.engine.progress import Phase, Wait
 from strata.fleet.columns import Indices, Mask
 from strata.fleet.desires.documents import ValueSet
 from strata.fleet.fleet import Fleet
-from strata.platform.rollouts.course import Sight, excused
+from strata.platform.rollouts.next_step import Sight, excused
 from strata.platform.rollouts.records import Before, BucketUse, Rollout, RolloutCounts
 
 Uids = np.ndarray[tuple[int], np.dtype[np.int64]]
