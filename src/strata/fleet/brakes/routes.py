@@ -10,9 +10,10 @@ from litestar.params import JSONBody, QueryParameter
 
 from strata.api.http import seal, unseal
 from strata.api.rights import needs
+from strata.api.routing import Routes
 from strata.api.services import Asked, Cursor, FreezePath, Limit
 from strata.core.node import Freeze
-from strata.core.texts import PLAIN, ListOf
+from strata.core.texts import PLAIN
 from strata.fleet.brakes.records import FreezeRequest, HoldPage, HoldRequest, RetryRequest
 from strata.fleet.brakes.service import BrakeService
 from strata.fleet.nodes.results import ManyResult
@@ -48,22 +49,20 @@ async def retry(ask: Asked, data: JSONBody[RetryRequest]) -> ManyResult:
     return await ask.of(BrakeService).retry(ask.who, data.select)
 
 
-@get("/v1/freezes", tags=[_TAG], **needs("read", "freeze"))
-async def list_freezes(ask: Asked) -> ListOf[Freeze]:
-    """All freezes."""
-    return ListOf(items=tuple(await ask.of(BrakeService).freezes(ask.who)))
-
-
 @post("/v1/freezes", tags=[_TAG], **needs("create", "freeze", 404, 409, body=True))
 async def freeze(ask: Asked, data: JSONBody[FreezeRequest]) -> Freeze:
     """Start nothing more for the scope until it is thawed."""
     return await ask.of(BrakeService).freeze(ask.who, data.scope, data.reason)
 
 
-@delete("/v1/freezes/{frozen:str}", tags=[_TAG], **needs("delete", "freeze", 404, 409))
-async def thaw(ask: Asked, frozen: FreezePath) -> None:
-    """Take a freeze off."""
-    await ask.of(BrakeService).thaw(ask.who, frozen)
+_ROUTES = Routes(BrakeService, "freeze", tag=_TAG)
 
-
-HANDLERS = [list_holds, hold, release, retry, list_freezes, freeze, thaw]
+HANDLERS = [
+    list_holds,
+    hold,
+    release,
+    retry,
+    _ROUTES.get("list_freezes", "/v1/freezes", BrakeService.freezes),
+    freeze,
+    _ROUTES.delete("thaw", "/v1/freezes/{frozen:str}", BrakeService.thaw, 404, 409, frozen=FreezePath),
+]

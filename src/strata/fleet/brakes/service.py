@@ -65,6 +65,7 @@ class BrakeService:
         return frozen
 
     async def thaw(self, who: Principal, scope: str) -> None:
+        """Take a freeze off."""
         self._check_scope(who, scope)
         await self._fleet.settled(await self._fleet.edits.thaw(scope, who.name))
 

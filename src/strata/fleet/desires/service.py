@@ -87,6 +87,7 @@ class DesireService:
         return shown if mask is None else [document for document in shown if document.matches]
 
     async def document(self, who: Principal, name: str) -> DocumentView:
+        """One document."""
         standing, mask = self._fleet.registry.desires.documents.get(name), self._fleet.scope(who)
         if standing is None or (mask is not None and not (standing.mask & mask).any()):
             raise NotFound(f"no such document: {name[:80]}", where="document")
@@ -100,6 +101,7 @@ class DesireService:
         return await self.document(who, spec.name)
 
     async def delete_document(self, who: Principal, name: str, expected: int | None) -> None:
+        """Remove a document."""
         self._fleet.need_whole_fleet(who, "a document")
         await self._fleet.settled(await self._fleet.edits.delete_document(name, who.name, expected))
 

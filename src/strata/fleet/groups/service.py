@@ -26,11 +26,13 @@ class GroupService:
         return [self._group(name) for name in sorted(self._fleet.registry.groups) if not who.scope or name in who.scope]
 
     async def group(self, who: Principal, name: str) -> GroupView:
+        """One group, its members folded."""
         if name not in self._fleet.registry.groups or (who.scope and name not in who.scope):
             raise no_such_group(name)
         return self._group(name)
 
     async def put_group(self, who: Principal, name: str, spec: GroupSpec, expected: int | None) -> GroupView:
+        """Create or replace a group."""
         self._fleet.need_whole_fleet(who, "a group")
         members = None
         if not isinstance(spec.members, UnsetType):
@@ -42,7 +44,7 @@ class GroupService:
         return self._group(name)
 
     async def delete_group(self, who: Principal, name: str, expected: int | None) -> None:
-        """Remove the group; its nodes stay."""
+        """Remove a group; its nodes stay."""
         self._fleet.need_whole_fleet(who, "a group")
         await self._fleet.settled(await self._fleet.edits.delete_group(name, who.name, expected))
 

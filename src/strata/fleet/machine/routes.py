@@ -12,9 +12,10 @@ from litestar.response import Stream
 from strata.api import sse
 from strata.api.http import finite
 from strata.api.rights import needs
+from strata.api.routing import Routes
 from strata.api.services import Asked, Watchers
 from strata.core.texts import Out
-from strata.fleet.machine.records import MachineChanges, MachineHistory, MachineView
+from strata.fleet.machine.records import MachineChanges, MachineHistory
 from strata.fleet.machine.service import MachineService
 
 _TAG = "machine"
@@ -27,12 +28,6 @@ class MachineEvent(Out, frozen=True, kw_only=True):
     event: str = "changes"
     data: str
     id: str = ""
-
-
-@get("/v1/machine", tags=[_TAG], **needs("read", "node"))
-async def show_machine(ask: Asked) -> MachineView:
-    """All nodes with their places, groups, state and facts, in columns: some 3 MB for 100,000 nodes."""
-    return await ask.of(MachineService).machine(ask.who)
 
 
 @get(
@@ -70,4 +65,10 @@ async def machine_history(ask: Asked, since: Since = None) -> MachineHistory:
     return await ask.of(MachineService).history(ask.who, finite(since, "since"))
 
 
-HANDLERS = [show_machine, follow_machine, machine_history]
+_ROUTES = Routes(MachineService, "node", tag=_TAG)
+
+HANDLERS = [
+    _ROUTES.get("show_machine", "/v1/machine", MachineService.machine),
+    follow_machine,
+    machine_history,
+]

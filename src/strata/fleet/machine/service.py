@@ -71,7 +71,7 @@ class MachineService:
         self._moments: dict[tuple[str, ...], _Moment] = {}
 
     async def machine(self, who: Principal) -> MachineView:
-        """All of it, as it is now."""
+        """All nodes with their places, groups, state and facts, in columns: some 3 MB for 100,000 nodes."""
         places = self.places(who)
         registry, columns = self._fleet.registry, self._columns(places.nodes)
         groups = {

@@ -165,7 +165,7 @@ class NodeService:
         await self._fleet.settled(await self._fleet.edits.delete_node(name, who.name, expected))
 
     async def why(self, who: Principal, name: str) -> WhyView:
-        """Why it is not at its goal, with what its open alerts say of that."""
+        """Why the node is not at its goal, in plain words, with what its open alerts say of that."""
         index = self._fleet.index(who, name)
         said = self._fleet.view.why(index, lambda node: self._fleet.called(who, node))
         if len(self._fleet.unled(np.array([index]))):
@@ -185,8 +185,8 @@ class NodeService:
             ),
         )
 
-    async def why_many(self, who: Principal, select: str) -> WhyManyView:
-        """Why the selected nodes are not at their goals; those of which the same is to be said come together."""
+    async def why_many(self, who: Principal, select: str = "*") -> WhyManyView:
+        """Why nodes are not at their goals: nodes of which the same is to be said come together."""
         nodes = self._fleet.view.order(self._fleet.seen(who, select), "name")
         found = states(self._fleet.controller.engine, nodes)
         there = among(found, [STATES.index(state) for state in _THERE])

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import msgspec
-from litestar import get, post
+from litestar import get
 
 from strata.api.http import seal, unseal
 from strata.api.rights import needs
+from strata.api.routing import Routes
 from strata.api.services import Asked, Cursor, Limit, OperationPath
-from strata.fleet.operations.records import Operation, OperationPage
+from strata.fleet.operations.records import OperationPage
 from strata.fleet.operations.service import OperationService
 
 _TAG = "operations"
@@ -21,16 +22,20 @@ async def list_operations(ask: Asked, limit: Limit = 100, cursor: Cursor = None)
     return msgspec.structs.replace(page, next=seal(page.next))
 
 
-@get("/v1/operations/{operation:str}", tags=[_TAG], **needs("read", "operation", 404))
-async def show_operation(ask: Asked, operation: OperationPath) -> Operation:
-    """One operation with its progress."""
-    return await ask.of(OperationService).operation(ask.who, operation)
+_ROUTES = Routes(OperationService, "operation", tag=_TAG)
 
-
-@post("/v1/operations/{operation:str}/cancel", tags=[_TAG], status_code=200, **needs("change", "operation", 404, 409))
-async def cancel_operation(ask: Asked, operation: OperationPath) -> Operation:
-    """Stop an operation before its next chunk. What is done stays done."""
-    return await ask.of(OperationService).cancel_operation(ask.who, operation)
-
-
-HANDLERS = [list_operations, show_operation, cancel_operation]
+HANDLERS = [
+    list_operations,
+    _ROUTES.get(
+        "show_operation", "/v1/operations/{operation:str}", OperationService.operation, 404, operation=OperationPath
+    ),
+    _ROUTES.post(
+        "cancel_operation",
+        "/v1/operations/{operation:str}/cancel",
+        OperationService.cancel_operation,
+        "change",
+        404,
+        409,
+        operation=OperationPath,
+    ),
+]

@@ -21,13 +21,14 @@ class OperationService:
         return OperationPage(items=tuple(one.shown() for one in found[:limit]), next=following)
 
     async def operation(self, who: Principal, ident: str) -> Operation:
+        """One operation with its progress."""
         found = await self._operations.show(ident)
         if not _sees(who, found):
             raise NotFound(f"no such operation: {ident[:80]}", where="operation")
         return found.shown()
 
     async def cancel_operation(self, who: Principal, ident: str) -> Operation:
-        """Ask it to stop."""
+        """Stop an operation before its next chunk. What is done stays done."""
         await self.operation(who, ident)
         return (await self._operations.cancel(ident, who.name)).shown()
 

@@ -11,6 +11,7 @@ from litestar.params import JSONBody, PathParameter, QueryParameter
 from strata.api.http import seal, unseal
 from strata.api.named import Named
 from strata.api.rights import needs
+from strata.api.routing import Routes
 from strata.api.services import Asked, Cursor, Limit
 from strata.core.texts import ListOf
 from strata.hardware.alerts.records import AcknowledgeRequest, AlertPage, AlertView
@@ -33,12 +34,6 @@ async def list_alerts(
     return msgspec.structs.replace(page, next=seal(page.next or None) or "")
 
 
-@get("/v1/alerts/{ident:str}", tags=[_TAG], **needs("read", "alert", 404))
-async def get_alert(ask: Asked, ident: AlertPath) -> AlertView:
-    """One alert, open or over."""
-    return await ask.of(AlertService).alert(ask.who, ident)
-
-
 @post("/v1/alerts/acknowledge", tags=[_TAG], status_code=200, **needs("change", "alert", 404, body=True))
 async def acknowledge_alerts(ask: Asked, data: JSONBody[AcknowledgeRequest]) -> ListOf[AlertView]:
     """Say that a person looks after these alerts. One that gets worse, or comes back, is open again."""
@@ -47,15 +42,13 @@ async def acknowledge_alerts(ask: Asked, data: JSONBody[AcknowledgeRequest]) -> 
 
 _WEBHOOKS = Named("/v1/webhooks", AlertService, "webhook", tag="webhooks")
 
+_ROUTES = Routes(AlertService, "alert", tag=_TAG)
+
 HANDLERS = [
     list_alerts,
-    get_alert,
+    _ROUTES.get("get_alert", "/v1/alerts/{ident:str}", AlertService.alert, 404, ident=AlertPath),
     acknowledge_alerts,
-    _WEBHOOKS.list(AlertService.webhooks, "Where alerts are sent, without secrets."),
-    _WEBHOOKS.put(
-        AlertService.put_webhook,
-        "Create or replace a webhook. Without a secret, the one that it has stays; delete it first to send unsigned.",
-        statuses=(),
-    ),
-    _WEBHOOKS.delete(AlertService.delete_webhook, "Remove a webhook; what waits for it is dropped.", statuses=(404,)),
+    _WEBHOOKS.list(AlertService.webhooks),
+    _WEBHOOKS.put(AlertService.put_webhook, statuses=()),
+    _WEBHOOKS.delete(AlertService.delete_webhook, statuses=(404,)),
 ]

@@ -108,7 +108,7 @@ class AlertService:
         )
 
     async def alert(self, who: Principal, ident: str) -> AlertView:
-        """One of them, open or over."""
+        """One alert, open or over."""
         found = self._hub.alerts.alerts.get(ident)
         if found is None or not self._may_see(found, self._nodes.scope(who)):
             raise _unknown(ident)
@@ -141,12 +141,13 @@ class AlertService:
     # webhooks
 
     async def webhooks(self, who: Principal) -> Sequence[WebhookView]:
-        """Where alerts are sent, by name."""
+        """Where alerts are sent, without secrets."""
         self._nodes.need_whole_fleet(who, "webhooks")
         return [self._webhook(name) for name in sorted(self._hub.webhooks.records)]
 
     async def put_webhook(self, who: Principal, name: str, spec: WebhookSpec) -> WebhookView:
-        """Create or replace one; without a secret, the one that it has stays."""
+        """Create or replace a webhook. Without a secret, the one that it has stays; delete it first to send
+        unsigned."""
         self._nodes.need_whole_fleet(who, "a webhook")
         _check_url(spec.url)
         secret = None if spec.secret is None else spec.secret.encode()
@@ -154,7 +155,7 @@ class AlertService:
         return self._webhook(name)
 
     async def delete_webhook(self, who: Principal, name: str) -> None:
-        """Remove one."""
+        """Remove a webhook; what waits for it is dropped."""
         self._nodes.need_whole_fleet(who, "a webhook")
         await self._hub.webhooks.delete(who.name, name)
 

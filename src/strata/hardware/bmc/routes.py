@@ -5,27 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from litestar import Response, get, post
+from litestar import Response, post
 from litestar.params import JSONBody, QueryParameter
 from msgspec import Meta
 
 from strata.api.rights import answers, needs
+from strata.api.routing import Routes
 from strata.api.services import Asked, Limit, NodePath, Select
-from strata.core.texts import PLAIN, In, ListOf, SelectText
+from strata.core.texts import PLAIN, In, SelectText
 from strata.fleet.operations.records import Operation
 from strata.hardware.bmc.protocol import Boot as BootOverride
-from strata.hardware.bmc.protocol import BootTarget, PowerAction, PowerLimit
-from strata.hardware.bmc.records import (
-    BmcView,
-    FirmwareUpdate,
-    LogEntryView,
-    Many,
-    NodeBios,
-    NodeFirmware,
-    NodeReadings,
-    NodeSettings,
-    ServiceSettingsChange,
-)
+from strata.hardware.bmc.protocol import BootTarget, PowerAction
+from strata.hardware.bmc.records import FirmwareUpdate, Many, ServiceSettingsChange
 from strata.hardware.bmc.service import BmcService
 
 _TAG = "BMCs"
@@ -153,52 +144,7 @@ async def update_firmware(ask: Asked, data: JSONBody[FirmwareUpdate]) -> Respons
     return Response(job, status_code=202, headers={"Location": f"/v1/operations/{job.id}"})
 
 
-@get("/v1/bmc/sensors", **_READ)
-async def read_sensors(ask: Asked, select: Select) -> ListOf[NodeReadings]:
-    """Sensors of the selected nodes, read now; at most 1000 nodes."""
-    return ListOf(items=tuple(await ask.of(BmcService).sensors(ask.who, select)))
-
-
-@get("/v1/bmc/firmware", **_READ)
-async def list_firmware(ask: Asked, select: Select) -> ListOf[NodeFirmware]:
-    """Firmware of the selected nodes, read now; at most 1000 nodes."""
-    return ListOf(items=tuple(await ask.of(BmcService).firmware(ask.who, select)))
-
-
-@get("/v1/nodes/{name:str}/bmc", **_READ)
-async def show_bmc(ask: Asked, name: NodePath) -> BmcView:
-    """The node's BMC, as it is now."""
-    return await ask.of(BmcService).info(ask.who, name)
-
-
-@get("/v1/nodes/{name:str}/bmc/log", **_READ)
-async def show_log(
-    ask: Asked,
-    name: NodePath,
-    after: Annotated[str, QueryParameter(pattern=PLAIN, max_length=256, description="After this entry's id.")] = "",
-    limit: Limit = 1000,
-) -> ListOf[LogEntryView]:
-    """The system event log of the node's BMC."""
-    return ListOf(items=tuple(await ask.of(BmcService).log(ask.who, name, after, limit)))
-
-
-@get("/v1/nodes/{name:str}/bmc/limits", **_READ)
-async def show_limits(ask: Asked, name: NodePath) -> ListOf[PowerLimit]:
-    """What can be capped, and to what it is."""
-    return ListOf(items=tuple(await ask.of(BmcService).limits(ask.who, name)))
-
-
-@get("/v1/nodes/{name:str}/bmc/bios", **_READ)
-async def show_bios(ask: Asked, name: NodePath) -> NodeBios:
-    """Firmware settings, in force and staged."""
-    return await ask.of(BmcService).bios(ask.who, name)
-
-
-@get("/v1/nodes/{name:str}/bmc/settings", **_READ)
-async def show_settings(ask: Asked, name: NodePath) -> NodeSettings:
-    """Time and log servers of the node's BMC."""
-    return await ask.of(BmcService).settings(ask.who, name)
-
+_ROUTES = Routes(BmcService, "bmc", tag=_TAG)
 
 HANDLERS = [
     set_power,
@@ -209,11 +155,24 @@ HANDLERS = [
     stage_bios,
     set_settings,
     update_firmware,
-    read_sensors,
-    list_firmware,
-    show_bmc,
-    show_log,
-    show_limits,
-    show_bios,
-    show_settings,
+    _ROUTES.get("read_sensors", "/v1/bmc/sensors", BmcService.sensors, 404, 409, 502, 504, select=Select),
+    _ROUTES.get("list_firmware", "/v1/bmc/firmware", BmcService.firmware, 404, 409, 502, 504, select=Select),
+    _ROUTES.get("show_bmc", "/v1/nodes/{name:str}/bmc", BmcService.info, 404, 409, 502, 504, name=NodePath),
+    _ROUTES.get(
+        "show_log",
+        "/v1/nodes/{name:str}/bmc/log",
+        BmcService.log,
+        404,
+        409,
+        502,
+        504,
+        name=NodePath,
+        after=Annotated[str, QueryParameter(pattern=PLAIN, max_length=256, description="After this entry's id.")],
+        limit=Limit,
+    ),
+    _ROUTES.get("show_limits", "/v1/nodes/{name:str}/bmc/limits", BmcService.limits, 404, 409, 502, 504, name=NodePath),
+    _ROUTES.get("show_bios", "/v1/nodes/{name:str}/bmc/bios", BmcService.bios, 404, 409, 502, 504, name=NodePath),
+    _ROUTES.get(
+        "show_settings", "/v1/nodes/{name:str}/bmc/settings", BmcService.settings, 404, 409, 502, 504, name=NodePath
+    ),
 ]

@@ -146,7 +146,7 @@ class BmcService:
     # -- one node
 
     async def info(self, who: Principal, node: str) -> BmcView:
-        """The BMC as it is now."""
+        """The node's BMC, as it is now."""
         address = self._address(who, node)
         if not address:
             return BmcView(node=node, address="", reachable=False, trouble="the node has no BMC's address")
@@ -171,26 +171,26 @@ class BmcService:
             media=tuple(media),
         )
 
-    async def log(self, who: Principal, node: str, after: str, limit: int) -> Sequence[LogEntryView]:
-        """The system event log."""
+    async def log(self, who: Principal, node: str, after: str = "", limit: int = 1000) -> Sequence[LogEntryView]:
+        """The system event log of the node's BMC."""
         bmc = self._bmc(who, node)
         with contained(bmc.address):
             return [LogEntryView.of(entry) for entry in await bmc.log(after=after, limit=limit)]
 
     async def limits(self, who: Principal, node: str) -> Sequence[PowerLimit]:
-        """Caps."""
+        """What can be capped, and to what it is."""
         bmc = self._bmc(who, node)
         with contained(bmc.address):
             return await bmc.power_limits()
 
     async def bios(self, who: Principal, node: str) -> NodeBios:
-        """Firmware settings."""
+        """Firmware settings, in force and staged."""
         bmc = self._bmc(who, node)
         with contained(bmc.address):
             return NodeBios(node=node, **asdict(await bmc.bios()))
 
     async def settings(self, who: Principal, node: str) -> NodeSettings:
-        """Time and log servers."""
+        """Time and log servers of the node's BMC."""
         bmc = self._bmc(who, node)
         with contained(bmc.address):
             return NodeSettings(node=node, **asdict(await bmc.settings()))
@@ -198,7 +198,7 @@ class BmcService:
     # -- reading many
 
     async def sensors(self, who: Principal, select: str) -> Sequence[NodeReadings]:
-        """Sensors, read now."""
+        """Sensors of the selected nodes, read now; at most 1000 nodes."""
 
         async def read(node: str, bmc: Bmc) -> NodeReadings:
             readings = await bmc.readings()
@@ -212,7 +212,7 @@ class BmcService:
         return await self._read(who, select, read, lost)
 
     async def firmware(self, who: Principal, select: str) -> Sequence[NodeFirmware]:
-        """Firmware, read now."""
+        """Firmware of the selected nodes, read now; at most 1000 nodes."""
 
         async def read(node: str, bmc: Bmc) -> NodeFirmware:
             return NodeFirmware(node=node, firmware=tuple(await bmc.firmware()))

@@ -11,16 +11,10 @@ from litestar.response import Stream
 from strata.api import sse
 from strata.api.http import AnyRequest, finite
 from strata.api.rights import answers, needs
+from strata.api.routing import Routes
 from strata.api.services import Asked, NodePath, Select, Time, Watchers
-from strata.core.texts import PLAIN, ListOf, Out
-from strata.hardware.consoles.records import (
-    ConsoleHits,
-    ConsoleKeys,
-    ConsoleLine,
-    ConsolePiece,
-    ConsoleQuery,
-    ConsoleView,
-)
+from strata.core.texts import PLAIN, Out
+from strata.hardware.consoles.records import ConsoleHits, ConsoleKeys, ConsolePiece, ConsoleQuery
 from strata.hardware.consoles.service import ConsoleService
 
 _TAG = "consoles"
@@ -56,12 +50,6 @@ class RawPiece(Out, frozen=True, kw_only=True):
     data: str
 
 
-@get("/v1/consoles", tags=[_TAG], **needs("read", "console", 404))
-async def list_consoles(ask: Asked, select: Select = "*") -> ListOf[ConsoleView]:
-    """How the consoles of the selected nodes are captured, and how much of them is kept."""
-    return ListOf(items=tuple(await ask.of(ConsoleService).consoles(ask.who, select)))
-
-
 @get("/v1/consoles/search", tags=[_TAG], **needs("read", "console", 404))
 async def search_consoles(
     ask: Asked,
@@ -85,16 +73,6 @@ async def search_consoles(
         limit=limit,
     )
     return await ask.of(ConsoleService).search(ask.who, query)
-
-
-@get("/v1/nodes/{name:str}/console", tags=[_TAG], **needs("read", "console", 404))
-async def show_console(
-    ask: Asked,
-    name: NodePath,
-    lines: Annotated[int, QueryParameter(ge=0, le=10_000, description="How many, the newest.")] = 100,
-) -> ListOf[ConsoleLine]:
-    """The last lines of a node's console."""
-    return ListOf(items=tuple(await ask.of(ConsoleService).tail(ask.who, name, lines)))
 
 
 @get(
@@ -142,25 +120,24 @@ async def type_console(ask: Asked, name: NodePath, data: JSONBody[ConsoleKeys]) 
     await ask.of(ConsoleService).type(ask.who, name, data.data)
 
 
-@get("/v1/nodes/{name:str}/console/dumps", tags=[_TAG], **needs("read", "console", 404))
-async def list_dumps(ask: Asked, name: NodePath) -> ListOf[str]:
-    """The excerpts that are kept of a node's kernel troubles."""
-    return ListOf(items=tuple(await ask.of(ConsoleService).dumps(ask.who, name)))
-
-
-@get("/v1/nodes/{name:str}/console/dumps/{dump:str}", tags=[_TAG], **needs("read", "console", 404))
-async def show_dump(ask: Asked, name: NodePath, dump: Dump) -> ListOf[ConsoleLine]:
-    """One of them: what the `dump` of an event refers to."""
-    return ListOf(items=tuple(await ask.of(ConsoleService).dump(ask.who, name, dump)))
-
+_ROUTES = Routes(ConsoleService, "console", tag=_TAG)
 
 HANDLERS = [
-    list_consoles,
+    _ROUTES.get("list_consoles", "/v1/consoles", ConsoleService.consoles, 404, select=Select),
     search_consoles,
-    show_console,
+    _ROUTES.get(
+        "show_console",
+        "/v1/nodes/{name:str}/console",
+        ConsoleService.tail,
+        404,
+        name=NodePath,
+        lines=Annotated[int, QueryParameter(ge=0, le=10_000, description="How many, the newest.")],
+    ),
     follow_console,
     watch_console,
     type_console,
-    list_dumps,
-    show_dump,
+    _ROUTES.get("list_dumps", "/v1/nodes/{name:str}/console/dumps", ConsoleService.dumps, 404, name=NodePath),
+    _ROUTES.get(
+        "show_dump", "/v1/nodes/{name:str}/console/dumps/{dump:str}", ConsoleService.dump, 404, name=NodePath, dump=Dump
+    ),
 ]

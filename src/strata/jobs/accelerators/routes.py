@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-from litestar import get
-
-from strata.api.rights import needs
-from strata.api.services import Asked
-from strata.core.texts import ListOf
-from strata.jobs.accelerators.records import AcceleratorClass
+from strata.api.routing import Routes
 from strata.jobs.accelerators.service import AcceleratorService
 
+_ROUTES = Routes(AcceleratorService, "hardware", tag="accelerators")
 
-@get("/v1/accelerators", tags=["accelerators"], **needs("read", "hardware"))
-async def list_accelerators(ask: Asked) -> ListOf[AcceleratorClass]:
-    """Accelerators of nodes, as their agents told, by model: which nodes have how many, and whether the driver runs."""
-    return await ask.of(AcceleratorService).all(ask.who)
-
-
-HANDLERS = [list_accelerators]
+HANDLERS = [
+    _ROUTES.get("list_accelerators", "/v1/accelerators", AcceleratorService.all),
+]

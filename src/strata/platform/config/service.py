@@ -136,7 +136,8 @@ class ConfigService:
         )
 
     async def held(self, who: Principal) -> HeldDocuments:
-        """What of the repository is in force that no list shows whole: so that it can be written anew."""
+        """Overlays, encrypted secrets and what images are made of, as they are in force: for writing a repository anew.
+        For those who may apply one."""
         self._fleet.need_whole_fleet(who, "a configuration")
         self._meet()
         revision, delivery = self.applied.overlays, self._delivery()
@@ -194,7 +195,7 @@ class ConfigService:
         return found if found is not None and found.commit == commit else None
 
     async def pending(self, who: Principal) -> ConfigPlan:
-        """What the commit that waits would change."""
+        """What the commit of the branch that waits would change."""
         return await self.plan(who, self._watcher.pending())
 
     # doing
@@ -263,12 +264,12 @@ class ConfigService:
         await self._watcher.forget(who)
 
     async def pause(self, who: Principal, pause: Pause) -> ConfigStatus:
-        """Apply nothing of the branch until further notice, or go on."""
+        """Apply nothing of the branch until further notice; with an empty reason: go on."""
         await self._watcher.pause(who, pause.reason)
         return await self.status(who)
 
     async def approve(self, who: Principal, approval: Approval) -> ConfigStatus:
-        """Let the commit that waits be applied."""
+        """Let the commit that waits be applied, at once."""
         await self._watcher.approve(who, approval)
         return await self.status(who)
 

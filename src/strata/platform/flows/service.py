@@ -59,7 +59,7 @@ class FlowService:
     # -- flows
 
     async def all(self, who: Principal) -> Sequence[FlowView]:
-        """All flows, by name."""
+        """All flows."""
         return [self._view(name) for name, _ in self.records.sorted]
 
     async def one(self, who: Principal, name: str) -> FlowView:
@@ -93,7 +93,7 @@ class FlowService:
     # -- runs
 
     async def plan(self, who: Principal, name: str, request: FlowRun) -> FlowPlan:
-        """What a run would do. Changes nothing."""
+        """What a run would do, as things are now. Changes nothing."""
         return self.planned(who, name, self._steps(name, request), now=request.now)
 
     async def run(self, who: Principal, name: str, request: FlowRun) -> Operation:
@@ -107,7 +107,7 @@ class FlowService:
         return await self.begin(who, name, steps, now=request.now, reason=request.reason)
 
     async def status(self, who: Principal, ident: str) -> FlowStatus:
-        """How far a run is."""
+        """How far a run is, step by step."""
         row = await self._fleet.operations.show(ident)
         if row.kind != FlowRunner.KIND or (who.scope and row.author != who.name):
             raise NotFound(f"no such run: {ident[:40]}", where="operation", hint="strata operation list shows them")

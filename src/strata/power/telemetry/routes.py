@@ -14,8 +14,9 @@ from litestar.response import Stream
 
 from strata.api.http import AnyRequest, seal, unseal
 from strata.api.rights import needs
+from strata.api.routing import Routes
 from strata.api.services import Asked, Cursor, Limit, Select, Time
-from strata.power.telemetry.records import CabinetsPower, MachineMeasured, NodePowerPage, PowerHistory, SystemPower
+from strata.power.telemetry.records import NodePowerPage, PowerHistory
 from strata.power.telemetry.service import PowerService
 
 _TAG = "power"
@@ -49,12 +50,6 @@ async def list_node_power(
     """What the selected nodes draw now: as last measured, and nothing where that is too long ago."""
     page = await ask.of(PowerService).nodes(ask.who, select, sort, limit, unseal(cursor))
     return msgspec.structs.replace(page, next=seal(page.next or None) or "")
-
-
-@get("/v1/power/machine", tags=[_TAG], **needs("read", "power"))
-async def machine_power(ask: Asked, metric: Metric = "power") -> MachineMeasured:
-    """A metric of all nodes at once, in the order of `/v1/machine`: what a picture of the machine is coloured by."""
-    return await ask.of(PowerService).machine(ask.who, metric)
 
 
 @get("/v1/power/history", tags=[_TAG], **needs("read", "power", 404, 410))
@@ -99,16 +94,13 @@ async def power_samples(
     return Stream(pieces, media_type=_PARQUET if kind == "parquet" else "text/csv")
 
 
-@get("/v1/power/system", tags=[_TAG], **needs("read", "power", 410))
-async def system_power(ask: Asked, start: Time = None, end: Time = None, step: Step = 0.0) -> SystemPower:
-    """What all nodes draw together: now, and over a time (by default five minutes)."""
-    return await ask.of(PowerService).system(ask.who, start, end, step)
+_ROUTES = Routes(PowerService, "power", tag=_TAG)
 
-
-@get("/v1/power/cabinets", tags=[_TAG], **needs("read", "power", 410))
-async def cabinet_power(ask: Asked, start: Time = None, end: Time = None, step: Step = 0.0) -> CabinetsPower:
-    """What the nodes of each cabinet draw: now, and over a time (by default five minutes)."""
-    return await ask.of(PowerService).cabinets(ask.who, start, end, step)
-
-
-HANDLERS = [list_node_power, machine_power, power_history, power_samples, system_power, cabinet_power]
+HANDLERS = [
+    list_node_power,
+    _ROUTES.get("machine_power", "/v1/power/machine", PowerService.machine, metric=Metric),
+    power_history,
+    power_samples,
+    _ROUTES.get("system_power", "/v1/power/system", PowerService.system, 410, start=Time, end=Time, step=Step),
+    _ROUTES.get("cabinet_power", "/v1/power/cabinets", PowerService.cabinets, 410, start=Time, end=Time, step=Step),
+]

@@ -95,8 +95,9 @@ class PowerService:
             next=following or "",
         )
 
-    async def machine(self, who: Principal, metric: str) -> MachineMeasured:
-        """The newest value of every node that the caller may see, by its position in the machine."""
+    async def machine(self, who: Principal, metric: str = "power") -> MachineMeasured:
+        """A metric of all nodes at once, in the order of ``/v1/machine``: what a picture of the machine is coloured
+        by."""
         machine = self._nodes.of(MachineService).places(who)
         found = await self._latest(metric, machine.nodes)
         values = np.round(found.values, 1).tolist()
@@ -199,7 +200,10 @@ class PowerService:
             )
         return tuple(sorted(found, key=lambda one: one.node))
 
-    async def system(self, who: Principal, start: float | None, end: float | None, step: float) -> SystemPower:
+    async def system(
+        self, who: Principal, start: float | None = None, end: float | None = None, step: float = 0.0
+    ) -> SystemPower:
+        """What all nodes draw together: now, and over a time (by default five minutes)."""
         chosen = self._summed(who)
         start, end = self._span(start, end, RECENT)
         step = whole(max(self._step(start, end, step), self._interval()))
@@ -217,7 +221,10 @@ class PowerService:
             known=min(1.0, known),
         )
 
-    async def cabinets(self, who: Principal, start: float | None, end: float | None, step: float) -> CabinetsPower:
+    async def cabinets(
+        self, who: Principal, start: float | None = None, end: float | None = None, step: float = 0.0
+    ) -> CabinetsPower:
+        """What the nodes of each cabinet draw: now, and over a time (by default five minutes)."""
         chosen = self._summed(who)
         start, end = self._span(start, end, RECENT)
         step = whole(max(self._step(start, end, step), self._interval(), (end - start) / 60))

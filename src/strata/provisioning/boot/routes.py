@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from litestar import Response, get, post
+from litestar import Response, get
 from litestar.params import PathParameter
 
 from strata.api.http import seal, unseal
@@ -32,18 +32,6 @@ async def boot_status(ask: Asked, select: Select = "*", limit: Limit = 1000, cur
     return BootStatusPage(items=page.items, next=seal(page.next))
 
 
-@get("/v1/boot/nodes/{name:str}/script", tags=[_TAG], **needs("read", "boot", 404))
-async def boot_script(ask: Asked, name: NodePath) -> b.ScriptView:
-    """The script that the node would get if it asked now. Changes nothing."""
-    return await ask.of(BootControl).script(ask.who, name)
-
-
-@post("/v1/boot/nodes/{name:str}/revoke", tags=[_TAG], status_code=200, **needs("change", "boot", 404))
-async def revoke_node_certificate(ask: Asked, name: NodePath) -> b.BootStatusView:
-    """Make the node's certificate good for nothing; its next boot gets a new one."""
-    return await ask.of(BootControl).revoke(ask.who, name)
-
-
 @get("/v1/boot/media/{name:str}", tags=[_TAG], media_type=_ISO, **public(404, 503))
 async def boot_medium(ask: Asked, name: MediumPath) -> Response[bytes]:
     """A boot medium (ISO), by a name that nobody can guess, until its node has booted from it. nginx sends the file."""
@@ -54,21 +42,14 @@ async def boot_medium(ask: Asked, name: MediumPath) -> Response[bytes]:
 
 
 HANDLERS = [
-    _PROFILES.list(
-        BootControl.profiles,
-        "All boot profiles. A node boots the one that its desire for `minos` names, else `default`.",
-    ),
-    _PROFILES.show(BootControl.profile, "One boot profile, and what it comes to now."),
-    _PROFILES.put(
-        BootControl.put_profile,
-        "Create or replace a boot profile. `If-Match` and `If-None-Match: *` are honoured.",
-        statuses=(409,),
-    ),
-    _PROFILES.delete(
-        BootControl.delete_profile, "Remove a boot profile that no node is set to boot. `If-Match` is honoured."
-    ),
+    _PROFILES.list(BootControl.profiles),
+    _PROFILES.show(BootControl.profile),
+    _PROFILES.put(BootControl.put_profile, statuses=(409,)),
+    _PROFILES.delete(BootControl.delete_profile),
     boot_status,
-    boot_script,
-    revoke_node_certificate,
+    _PROFILES.routes.get("boot_script", "/v1/boot/nodes/{name:str}/script", BootControl.script, 404, name=NodePath),
+    _PROFILES.routes.post(
+        "revoke_node_certificate", "/v1/boot/nodes/{name:str}/revoke", BootControl.revoke, "change", 404, name=NodePath
+    ),
     boot_medium,
 ]

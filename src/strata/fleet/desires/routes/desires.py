@@ -7,12 +7,12 @@ from litestar.params import JSONBody
 
 from strata.api.http import AnyRequest, wants_async
 from strata.api.rights import answers, needs
+from strata.api.routing import Routes
 from strata.api.services import Asked
 from strata.core.errors import BadRequest
 from strata.fleet.desires.records import DesireChange, DesireResult
 from strata.fleet.desires.service import DesireService
 from strata.fleet.operations.records import Operation
-from strata.fleet.plans.records import PlanReport, PlanRequest
 from strata.fleet.plans.service import PlanService
 
 _TAG = "desires"
@@ -38,10 +38,9 @@ async def set_desires(
     return Response(outcome)
 
 
-@post("/v1/plan", tags=[_TAG], status_code=200, **needs("read", "desire", 404, body=True))
-async def plan_many(ask: Asked, data: JSONBody[PlanRequest]) -> PlanReport:
-    """What would happen to the selected nodes: a dry run, by class. Changes nothing."""
-    return await ask.of(PlanService).plan_many(ask.who, data)
+_ROUTES = Routes(PlanService, "desire", tag=_TAG)
 
-
-HANDLERS = [set_desires, plan_many]
+HANDLERS = [
+    set_desires,
+    _ROUTES.post("plan_many", "/v1/plan", PlanService.plan_many, "read", 404),
+]

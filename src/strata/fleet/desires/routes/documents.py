@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from litestar import Response, get, post, put
+from litestar import Response, post, put
 from litestar.params import JSONBody
 
-from strata.api.http import AnyRequest, expected_revision, revision_tag, unless_fresh
+from strata.api.http import AnyRequest, expected_revision, revision_tag
 from strata.api.named import Named
-from strata.api.rights import answers, needs
+from strata.api.rights import needs
 from strata.api.services import Asked, NamePath
 from strata.core.errors import BadRequest
 from strata.fleet.desires.bundles import BundleRequest
@@ -16,16 +16,6 @@ from strata.fleet.desires.service import DesireService
 
 _TAG = "documents"
 _DOCUMENTS = Named("/v1/documents", DesireService, "document", tag=_TAG, current=DesireService.document)
-
-
-@get(
-    "/v1/documents/{name:str}",
-    tags=[_TAG],
-    **needs("read", "document", 404, also={304: answers(None, "You have it already.")}),
-)
-async def show_document(request: AnyRequest, ask: Asked, name: NamePath) -> Response[DocumentView | None]:
-    """One document."""
-    return unless_fresh(request, await ask.of(DesireService).document(ask.who, name))
 
 
 @put("/v1/documents/{name:str}", tags=[_TAG], **needs("change", "document", 404, 409, 412, body=True))
@@ -51,9 +41,9 @@ async def apply_documents(ask: Asked, data: JSONBody[BundleRequest]) -> ApplyRep
 
 
 HANDLERS = [
-    _DOCUMENTS.list(DesireService.documents, "All documents."),
-    _DOCUMENTS.delete(DesireService.delete_document, "Remove a document. `If-Match` is honoured."),
-    show_document,
+    _DOCUMENTS.list(DesireService.documents),
+    _DOCUMENTS.show(DesireService.document),
+    _DOCUMENTS.delete(DesireService.delete_document),
     put_document,
     apply_documents,
 ]

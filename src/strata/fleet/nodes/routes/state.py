@@ -10,11 +10,11 @@ from litestar.params import QueryParameter
 
 from strata.api.http import finite, seal, unseal
 from strata.api.rights import needs
+from strata.api.routing import Routes
 from strata.api.services import Asked, Cursor, Limit, NodePath, Select, Time
 from strata.core.errors import BadRequest
 from strata.core.texts import PLAIN, ListOf
 from strata.fleet.history.records import HistoryPage, ManyTransition, PastView
-from strata.fleet.nodes.records import WhyManyView, WhyView
 from strata.fleet.nodes.service import NodeService
 from strata.fleet.plans.records import PlanView
 from strata.fleet.plans.service import PlanService
@@ -40,18 +40,6 @@ def parse_wishes(text: str | None) -> dict[str, tuple[str, ...]]:
             raise BadRequest("desires are written k=v,k=a|b, each variable once", where=f"set: {part!r}"[:80])
         wishes[name] = tuple(values.split("|"))
     return wishes
-
-
-@get("/v1/nodes/{name:str}/why", tags=[_TAG], **needs("read", "node", 404))
-async def why(ask: Asked, name: NodePath) -> WhyView:
-    """Why the node is not at its goal, in plain words."""
-    return await ask.of(NodeService).why(ask.who, name)
-
-
-@get("/v1/why", tags=[_TAG], **needs("read", "node", 404))
-async def why_many(ask: Asked, select: Select = "*") -> WhyManyView:
-    """Why nodes are not at their goals: nodes of which the same is to be said come together."""
-    return await ask.of(NodeService).why_many(ask.who, select)
 
 
 @get("/v1/history", tags=[_TAG], **needs("read", "node", 404, 410))
@@ -93,4 +81,13 @@ async def past(ask: Asked, name: NodePath, time: Annotated[float, QueryParameter
     return await ask.of(NodeService).past(ask.who, name, time)
 
 
-HANDLERS = [why, why_many, plan, history, history_many, past]
+_ROUTES = Routes(NodeService, "node", tag=_TAG)
+
+HANDLERS = [
+    _ROUTES.get("why", "/v1/nodes/{name:str}/why", NodeService.why, 404, name=NodePath),
+    _ROUTES.get("why_many", "/v1/why", NodeService.why_many, 404, select=Select),
+    plan,
+    history,
+    history_many,
+    past,
+]

@@ -1,0 +1,98 @@
+"""Routes that are one method of a service each: what such a route takes, gives and says of itself is what that does.
+
+A room declares ``Routes`` for a service, and says of each where it is, which method answers and what right it needs. It
+writes out only those that do more than ask.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Concatenate, Generic, TypeVar, cast, get_args, get_origin, get_type_hints
+
+from litestar import delete, get, post, put
+from litestar.handlers import HTTPRouteHandler as Route
+from litestar.params import JSONBody
+
+from strata.api.rights import needs
+from strata.api.services import Asked, NamePath
+from strata.core.texts import ListOf
+from strata.fleet.access.principal import Principal, Verb
+
+S = TypeVar("S")
+Method = Callable[Concatenate[S, Principal, ...], Awaitable[Any]]
+
+
+class Routes(Generic[S]):
+    """Of one ``service``; ``kind`` is what rights call that which they are about.
+
+    Each is ``called`` so in the API's description, is at ``url``, is answered by ``call``, and may end in ``statuses``
+    beside those of all routes. ``takes`` has the types of the parameters in path and query, in the order in which
+    ``call`` takes them (a ``name`` in the path is anything that people name, unless it is there). What ``call`` must
+    have beside them is the body. A sequence is given as a ``ListOf``.
+    """
+
+    def __init__(self, service: type[S], kind: str, *, tag: str) -> None:
+        self._service = service
+        self._kind = kind
+        self._tag = tag
+
+    def get(self, called: str, url: str, call: Method[S], *statuses: int, **takes: Any) -> Route:
+        """Read something."""
+        return self._route(get, called, url, call, "read", statuses, takes)
+
+    def post(
+        self, called: str, url: str, call: Method[S], verb: Verb, *statuses: int, success: int = 200, **takes: Any
+    ) -> Route:
+        """Do something."""
+        return self._route(post, called, url, call, verb, statuses, takes, success)
+
+    def put(self, called: str, url: str, call: Method[S], verb: Verb, *statuses: int, **takes: Any) -> Route:
+        """Let something be as the body says."""
+        return self._route(put, called, url, call, verb, statuses, takes)
+
+    def delete(self, called: str, url: str, call: Method[S], *statuses: int, **takes: Any) -> Route:
+        """Remove something."""
+        return self._route(delete, called, url, call, "delete", statuses, takes)
+
+    def _route(
+        self,
+        method: Callable[..., Any],
+        called: str,
+        url: str,
+        call: Method[S],
+        verb: Verb,
+        statuses: Sequence[int],
+        takes: Mapping[str, Any],
+        success: int | None = None,
+    ) -> Route:
+        types = {"name": NamePath, **takes} if "{name:str}" in url else {**takes}
+        hints = get_type_hints(call, include_extras=True)
+        _, _, *parameters = inspect.signature(call).parameters.values()
+        defaults = {name: one.default for name, one in zip(types, parameters, strict=False)}
+        body = [hints[one.name] for one in parameters[len(types) :] if one.default is one.empty]
+        if body:
+            types["data"] = cast("Any", JSONBody)[body[0]]
+        listed = issubclass(get_origin(hints["return"]) or object, Sequence)
+        given = cast("Any", ListOf)[get_args(hints["return"])[0]] if listed else hints["return"]
+
+        async def handle(ask: Asked, **found: Any) -> Any:
+            answer = await call(ask.of(self._service), ask.who, *(found[name] for name in types))
+            return ListOf(items=tuple(answer)) if listed else answer
+
+        declare(handle, called, call.__doc__, {**types, "return": given})
+        (asked, _) = inspect.signature(handle).parameters.values()
+        own = [inspect.Parameter(name, asked.kind, default=defaults.get(name, asked.empty)) for name in types]
+        # Those without a default first, as in any function.
+        own.sort(key=lambda one: one.default is not one.empty)
+        handle.__signature__ = inspect.Signature([asked, *own])  # type: ignore[attr-defined]
+        right = needs(verb, self._kind, *statuses, body=bool(body))
+        route: Route = method(url, tags=[self._tag], status_code=success, **right)(handle)
+        return route
+
+
+def declare(handle: Any, called: str, does: str | None, types: Mapping[str, Any]) -> None:
+    """Make a function be what Litestar reads of one that is written out."""
+    handle.__name__ = handle.__qualname__ = called
+    handle.__doc__ = does
+    handle.__annotations__.update(types)
