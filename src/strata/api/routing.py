@@ -10,14 +10,17 @@ import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Concatenate, Generic, TypeVar, cast, get_args, get_origin, get_type_hints
 
-from litestar import delete, get, post, put
+import msgspec
+from litestar import Response, delete, get, post, put
 from litestar.handlers import HTTPRouteHandler as Route
 from litestar.params import JSONBody
 
+from strata.api.http import finite, seal, unseal
 from strata.api.rights import needs
 from strata.api.services import Asked, NamePath
 from strata.core.texts import ListOf
 from strata.fleet.access.principal import Principal, Verb
+from strata.fleet.operations.records import Operation
 
 S = TypeVar("S")
 Method = Callable[Concatenate[S, Principal, ...], Awaitable[Any]]
@@ -29,7 +32,8 @@ class Routes(Generic[S]):
     Each is ``called`` so in the API's description, is at ``url``, is answered by ``call``, and may end in ``statuses``
     beside those of all routes. ``takes`` has the types of the parameters in path and query, in the order in which
     ``call`` takes them (a ``name`` in the path is anything that people name, unless it is there). What ``call`` must
-    have beside them is the body. A sequence is given as a ``ListOf``.
+    have beside them is the body. A sequence is given as a ``ListOf``, an operation that was begun with its place. A
+    ``cursor`` is opaque to the client and plain to ``call``, as is the ``next`` of a page.
     """
 
     def __init__(self, service: type[S], kind: str, *, tag: str) -> None:
@@ -66,27 +70,43 @@ class Routes(Generic[S]):
         takes: Mapping[str, Any],
         success: int | None = None,
     ) -> Route:
-        types = {"name": NamePath, **takes} if "{name:str}" in url else {**takes}
         hints = get_type_hints(call, include_extras=True)
         _, _, *parameters = inspect.signature(call).parameters.values()
-        defaults = {name: one.default for name, one in zip(types, parameters, strict=False)}
-        body = [hints[one.name] for one in parameters[len(types) :] if one.default is one.empty]
-        if body:
-            types["data"] = cast("Any", JSONBody)[body[0]]
+        types = {"name": NamePath, **takes} if "{name:str}" in url else {**takes}
+        own = dict(zip(types, parameters, strict=False))
+        body = next((one for one in parameters[len(types) :] if one.default is one.empty), None)
+        if body is not None:
+            types["data"] = cast("Any", JSONBody)[hints[body.name]]
+            own["data"] = body
         listed = issubclass(get_origin(hints["return"]) or object, Sequence)
-        given = cast("Any", ListOf)[get_args(hints["return"])[0]] if listed else hints["return"]
 
         async def handle(ask: Asked, **found: Any) -> Any:
-            answer = await call(ask.of(self._service), ask.who, *(found[name] for name in types))
-            return ListOf(items=tuple(answer)) if listed else answer
+            if "cursor" in found:
+                found["cursor"] = unseal(found["cursor"])
+            for name, value in found.items():
+                if isinstance(value, float):
+                    finite(value, name)
+            answers = getattr(ask.of(self._service), call.__name__)
+            answer = await answers(ask.who, **{own[name].name: found[name] for name in own})
+            if listed:
+                return ListOf(items=tuple(answer))
+            if "cursor" in found:
+                return msgspec.structs.replace(answer, next=seal(answer.next) if answer.next else answer.next)
+            if success == 202 and isinstance(answer, Operation):
+                return Response(answer, headers={"Location": f"/v1/operations/{answer.id}"})
+            return answer
 
+        given = cast("Any", ListOf)[get_args(hints["return"])[0]] if listed else hints["return"]
         declare(handle, called, call.__doc__, {**types, "return": given})
         (asked, _) = inspect.signature(handle).parameters.values()
-        own = [inspect.Parameter(name, asked.kind, default=defaults.get(name, asked.empty)) for name in types]
+        defaults = {name: one.default if name != "cursor" else None for name, one in own.items()}
         # Those without a default first, as in any function.
-        own.sort(key=lambda one: one.default is not one.empty)
-        handle.__signature__ = inspect.Signature([asked, *own])  # type: ignore[attr-defined]
-        right = needs(verb, self._kind, *statuses, body=bool(body))
+        names = sorted(types, key=lambda name: defaults[name] is not asked.empty)
+        signature = inspect.Signature(
+            [asked, *(inspect.Parameter(name, asked.kind, default=defaults[name]) for name in names)]
+        )
+        handle.__signature__ = signature  # type: ignore[attr-defined]
+        right = needs(verb, self._kind, *statuses, body=body is not None)
         route: Route = method(url, tags=[self._tag], status_code=success, **right)(handle)
         return route
 

@@ -4,28 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import msgspec
-from litestar import delete, get, post
+from litestar import delete, post
 from litestar.params import JSONBody, QueryParameter
 
-from strata.api.http import seal, unseal
 from strata.api.rights import needs
 from strata.api.routing import Routes
 from strata.api.services import Asked, Cursor, FreezePath, Limit
 from strata.core.node import Freeze
 from strata.core.texts import PLAIN
-from strata.fleet.brakes.records import FreezeRequest, HoldPage, HoldRequest, RetryRequest
+from strata.fleet.brakes.records import FreezeRequest, HoldRequest, RetryRequest
 from strata.fleet.brakes.service import BrakeService
 from strata.fleet.nodes.results import ManyResult
 
 _TAG = "brakes"
-
-
-@get("/v1/holds", tags=[_TAG], **needs("read", "hold"))
-async def list_holds(ask: Asked, limit: Limit = 1000, cursor: Cursor = None) -> HoldPage:
-    """Nodes that people took out of automation, by name."""
-    page = await ask.of(BrakeService).holds(ask.who, limit, unseal(cursor))
-    return msgspec.structs.replace(page, next=seal(page.next))
 
 
 @post("/v1/holds", tags=[_TAG], status_code=200, **needs("create", "hold", 404, 409, body=True))
@@ -57,8 +48,10 @@ async def freeze(ask: Asked, data: JSONBody[FreezeRequest]) -> Freeze:
 
 _ROUTES = Routes(BrakeService, "freeze", tag=_TAG)
 
+_HOLD = Routes(BrakeService, "hold", tag=_TAG)
+
 HANDLERS = [
-    list_holds,
+    _HOLD.get("list_holds", "/v1/holds", BrakeService.holds, limit=Limit, cursor=Cursor),
     hold,
     release,
     retry,

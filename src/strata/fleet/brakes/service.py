@@ -22,8 +22,8 @@ class BrakeService:
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
 
-    async def holds(self, who: Principal, limit: int, after: str) -> HoldPage:
-        """Holds by node name."""
+    async def holds(self, who: Principal, limit: int = 1000, after: str = "") -> HoldPage:
+        """Nodes that people took out of automation, by name."""
         fleet = self._fleet.visible(who)
         names = sorted(name for name in self._fleet.registry.brakes.holds if fleet.find(name) >= 0)
         rest = [name for name in names if name > after]

@@ -10,12 +10,11 @@ from litestar.params import QueryParameter
 from litestar.response import Stream
 
 from strata.api import sse
-from strata.api.http import finite
 from strata.api.rights import needs
 from strata.api.routing import Routes
 from strata.api.services import Asked, Watchers
 from strata.core.texts import Out
-from strata.fleet.machine.records import MachineChanges, MachineHistory
+from strata.fleet.machine.records import MachineChanges
 from strata.fleet.machine.service import MachineService
 
 _TAG = "machine"
@@ -59,16 +58,10 @@ async def follow_machine(ask: Asked) -> Stream:
     return sse.stream(beats, ask.of(Watchers), shown)
 
 
-@get("/v1/machine/history", tags=[_TAG], **needs("read", "node"))
-async def machine_history(ask: Asked, since: Since = None) -> MachineHistory:
-    """Every change of a fact since a time, of all nodes: with it a client can show the machine as it was."""
-    return await ask.of(MachineService).history(ask.who, finite(since, "since"))
-
-
 _ROUTES = Routes(MachineService, "node", tag=_TAG)
 
 HANDLERS = [
     _ROUTES.get("show_machine", "/v1/machine", MachineService.machine),
     follow_machine,
-    machine_history,
+    _ROUTES.get("machine_history", "/v1/machine/history", MachineService.history, since=Since),
 ]

@@ -97,8 +97,8 @@ class MachineService:
                 yield [MachineChanges(roster=now.roster, columns=missed)]
             seen = now
 
-    async def history(self, who: Principal, since: float | None) -> MachineHistory:
-        """What changed since a time; None: in the last hour. (What the store still has of it.)"""
+    async def history(self, who: Principal, since: float | None = None) -> MachineHistory:
+        """Every change of a fact since a time, of all nodes: with it a client can show the machine as it was."""
         since = time.time() - 3600 if since is None else since
         with contextlib.suppress(StrataError):  # what is written can be read while the store takes nothing more
             await self._fleet.controller.recorder.flush()

@@ -210,9 +210,9 @@ class NodeService:
         return WhyManyView(items=tuple(items), total=len(nodes), unasked=int((~there[rest]).sum()))
 
     async def history_many(
-        self, who: Principal, select: str, since: float | None, until: float | None, limit: int
+        self, who: Principal, select: str, since: float | None = None, until: float | None = None, limit: int = 1000
     ) -> ListOf[ManyTransition]:
-        """What happened to the selected nodes, newest first."""
+        """The changes of several nodes' facts, newest first: one that several had together is told once."""
         nodes = self._fleet.seen(who, select)
         if len(nodes) > MOST_PASTS:
             raise BadRequest(
@@ -225,9 +225,15 @@ class NodeService:
         return await history.of_nodes(names, since=since, until=until, limit=limit)
 
     async def history(
-        self, who: Principal, name: str, since: float | None, until: float | None, limit: int, after: str
+        self,
+        who: Principal,
+        name: str,
+        since: float | None = None,
+        until: float | None = None,
+        limit: int = 1000,
+        after: str = "",
     ) -> HistoryPage:
-        """Its past, newest first."""
+        """The changes of its facts, newest first."""
         uid, history = self._uid(who, name), await self._history(name)
         return await history.of_node(uid, since=since, until=until, limit=limit, before=after or None)
 

@@ -14,7 +14,7 @@ class OperationService:
     def __init__(self, fleet: Fleet) -> None:
         self._operations = fleet.operations
 
-    async def operations(self, who: Principal, limit: int, after: str) -> OperationPage:
+    async def operations(self, who: Principal, limit: int = 100, after: str = "") -> OperationPage:
         """Operations, newest first."""
         found = [one for one in await self._operations.recent(limit=2**31, after=after) if _sees(who, one)]
         following = found[limit - 1].id if len(found) > limit else None

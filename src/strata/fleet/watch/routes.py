@@ -57,4 +57,6 @@ async def watch(
     return sse.stream(events, ask.of(Watchers), lambda e: sse.event(e.revision, e.event, e.data))
 
 
-HANDLERS = [watch]
+HANDLERS = [
+    watch,
+]

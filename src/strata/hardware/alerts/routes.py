@@ -4,34 +4,20 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import msgspec
-from litestar import get, post
+from litestar import post
 from litestar.params import JSONBody, PathParameter, QueryParameter
 
-from strata.api.http import seal, unseal
 from strata.api.named import Named
 from strata.api.rights import needs
 from strata.api.routing import Routes
 from strata.api.services import Asked, Cursor, Limit
 from strata.core.texts import ListOf
-from strata.hardware.alerts.records import AcknowledgeRequest, AlertPage, AlertView
+from strata.hardware.alerts.records import AcknowledgeRequest, AlertView
 from strata.hardware.alerts.service import AlertService
 
 _TAG = "alerts"
 
 AlertPath = Annotated[str, PathParameter(max_length=64, description="Its id, as lists show it.")]
-
-
-@get("/v1/alerts", tags=[_TAG], **needs("read", "alert"))
-async def list_alerts(
-    ask: Asked,
-    everything: Annotated[bool, QueryParameter(name="all", description="Also those that are over.")] = False,
-    limit: Limit = 1000,
-    cursor: Cursor = None,
-) -> AlertPage:
-    """Alerts, worst first, then newest first; those that are over come last."""
-    page = await ask.of(AlertService).alerts(ask.who, all_=everything, limit=limit, after=unseal(cursor))
-    return msgspec.structs.replace(page, next=seal(page.next or None) or "")
 
 
 @post("/v1/alerts/acknowledge", tags=[_TAG], status_code=200, **needs("change", "alert", 404, body=True))
@@ -45,7 +31,14 @@ _WEBHOOKS = Named("/v1/webhooks", AlertService, "webhook", tag="webhooks")
 _ROUTES = Routes(AlertService, "alert", tag=_TAG)
 
 HANDLERS = [
-    list_alerts,
+    _ROUTES.get(
+        "list_alerts",
+        "/v1/alerts",
+        AlertService.alerts,
+        everything=Annotated[bool, QueryParameter(name="all", description="Also those that are over.")],
+        limit=Limit,
+        cursor=Cursor,
+    ),
     _ROUTES.get("get_alert", "/v1/alerts/{ident:str}", AlertService.alert, 404, ident=AlertPath),
     acknowledge_alerts,
     _WEBHOOKS.list(AlertService.webhooks),

@@ -45,9 +45,15 @@ class AlertService:
     # events
 
     async def events(
-        self, who: Principal, select: str, severity: str, since: float | None, limit: int, after: str
+        self,
+        who: Principal,
+        select: str = "*",
+        severity: str = "ok",
+        since: float | None = None,
+        limit: int = 1000,
+        after: str = "",
     ) -> EventPage:
-        """Events at least as severe, newest first."""
+        """Events of the selected nodes, newest first."""
         least = severity or "ok"
         if least not in RANK:
             raise BadRequest(f"{severity[:20]!r} is no severity", where="severity", hint="ok, warning or critical")
@@ -92,8 +98,8 @@ class AlertService:
 
     # alerts
 
-    async def alerts(self, who: Principal, *, all_: bool, limit: int, after: str) -> AlertPage:
-        """Open ones, worst and newest first; ``all_``: also those that are over, after them."""
+    async def alerts(self, who: Principal, *, all_: bool = False, limit: int = 1000, after: str = "") -> AlertPage:
+        """Alerts, worst first, then newest first; those that are over come last."""
         seen = self._visible(who)
         acknowledgements = dict(self._hub.alerts.acknowledgements)
         place = _place(after)

@@ -16,7 +16,7 @@ from strata.core.texts import PLAIN, In, SelectText
 from strata.fleet.operations.records import Operation
 from strata.hardware.bmc.protocol import Boot as BootOverride
 from strata.hardware.bmc.protocol import BootTarget, PowerAction
-from strata.hardware.bmc.records import FirmwareUpdate, Many, ServiceSettingsChange
+from strata.hardware.bmc.records import Many, ServiceSettingsChange
 from strata.hardware.bmc.service import BmcService
 
 _TAG = "BMCs"
@@ -137,14 +137,9 @@ async def set_settings(ask: Asked, data: JSONBody[SettingsChange]) -> Response[M
     return _answer(await ask.of(BmcService).set_settings(ask.who, data.select, data.change))
 
 
-@post("/v1/bmc/firmware", tags=[_TAG], status_code=202, **needs("change", "hardware", 404, 409, body=True))
-async def update_firmware(ask: Asked, data: JSONBody[FirmwareUpdate]) -> Response[Operation]:
-    """Update firmware of the selected nodes, a few at a time; it stops when they fail."""
-    job = await ask.of(BmcService).update_firmware(ask.who, data)
-    return Response(job, status_code=202, headers={"Location": f"/v1/operations/{job.id}"})
-
-
 _ROUTES = Routes(BmcService, "bmc", tag=_TAG)
+
+_HARDWARE = Routes(BmcService, "hardware", tag=_TAG)
 
 HANDLERS = [
     set_power,
@@ -154,7 +149,7 @@ HANDLERS = [
     insert_media,
     stage_bios,
     set_settings,
-    update_firmware,
+    _HARDWARE.post("update_firmware", "/v1/bmc/firmware", BmcService.update_firmware, "change", 404, 409, success=202),
     _ROUTES.get("read_sensors", "/v1/bmc/sensors", BmcService.sensors, 404, 409, 502, 504, select=Select),
     _ROUTES.get("list_firmware", "/v1/bmc/firmware", BmcService.firmware, 404, 409, 502, 504, select=Select),
     _ROUTES.get("show_bmc", "/v1/nodes/{name:str}/bmc", BmcService.info, 404, 409, 502, 504, name=NodePath),

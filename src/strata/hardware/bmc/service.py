@@ -112,7 +112,7 @@ class BmcService:
         return await self._do(who, select, BmcOrder(what="media", text=image))
 
     async def update_firmware(self, who: Principal, request: FirmwareUpdate) -> Operation:
-        """A few at a time, stopping when they fail."""
+        """Update firmware of the selected nodes, a few at a time; it stops when they fail."""
         refuse_login(request.uri, "uri", hint=_NO_LOGIN)
         nodes = self._fleet.owned(who, request.select)
         arguments = {

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-import msgspec
 from litestar import get, post
 from litestar.params import PathParameter, QueryParameter
 from litestar.response import Stream
 
 from strata.api import sse
-from strata.api.http import AnyRequest, finite, seal, unseal
+from strata.api.http import AnyRequest
 from strata.api.rights import answers, needs, public
+from strata.api.routing import Routes
 from strata.api.services import Asked, Cursor, Limit, Select, Time, Watchers
 from strata.core.texts import Out
 from strata.hardware.alerts.service import AlertService
 from strata.hardware.bmc.protocol import Severity
 from strata.hardware.events.inbox import BODY_MOST
-from strata.hardware.events.records import EventPage
 
 _TAG = "hardware events"
 _STREAM = (
@@ -35,20 +34,6 @@ class Followed(Out, frozen=True, kw_only=True):
     data: str
     id: str = ""
     """The event's number."""
-
-
-@get("/v1/hardware/events", tags=[_TAG], **needs("read", "hardware", 404))
-async def list_events(
-    ask: Asked,
-    select: Select = "*",
-    severity: Annotated[Severity, QueryParameter(description="At least as bad as this.")] = "ok",
-    since: Time = None,
-    limit: Limit = 1000,
-    cursor: Cursor = None,
-) -> EventPage:
-    """Events of the selected nodes, newest first."""
-    page = await ask.of(AlertService).events(ask.who, select, severity, finite(since, "since"), limit, unseal(cursor))
-    return msgspec.structs.replace(page, next=seal(page.next or None) or "")
 
 
 @get(
@@ -88,4 +73,20 @@ async def receive_events(request: AnyRequest, ask: Asked, token: PushToken) -> N
     await ask.of(AlertService).receive(token, await request.body())
 
 
-HANDLERS = [list_events, follow_events, receive_events]
+_ROUTES = Routes(AlertService, "hardware", tag=_TAG)
+
+HANDLERS = [
+    _ROUTES.get(
+        "list_events",
+        "/v1/hardware/events",
+        AlertService.events,
+        404,
+        select=Select,
+        severity=Annotated[Severity, QueryParameter(description="At least as bad as this.")],
+        since=Time,
+        limit=Limit,
+        cursor=Cursor,
+    ),
+    follow_events,
+    receive_events,
+]

@@ -8,12 +8,12 @@ from litestar import get
 from litestar.params import QueryParameter
 from msgspec.structs import replace
 
-from strata.api.http import finite, seal, unseal
+from strata.api.http import seal, unseal
 from strata.api.rights import needs
 from strata.api.routing import Routes
 from strata.api.services import Asked, Cursor, Limit, NodePath, OperationPath, Select, Time
-from strata.core.texts import PLAIN, ListOf
-from strata.hardware.inventory.records import BmcPage, ComponentKind, ComponentPage, ComponentQuery, HardwareChange
+from strata.core.texts import PLAIN
+from strata.hardware.inventory.records import ComponentKind, ComponentPage, ComponentQuery
 from strata.hardware.inventory.service import InventoryService
 
 _TAG = "hardware"
@@ -24,13 +24,6 @@ Text = Annotated[
     str | None,
     QueryParameter(pattern=PLAIN, max_length=128, description="Part of a name, model, part number or serial."),
 ]
-
-
-@get("/v1/hardware/bmcs", tags=[_TAG], **needs("read", "hardware"))
-async def list_bmcs(ask: Asked, limit: Limit = 1000, cursor: Cursor = None) -> BmcPage:
-    """Discovered BMCs, by address."""
-    page = await ask.of(InventoryService).bmcs(ask.who, limit, unseal(cursor))
-    return replace(page, next=seal(page.next or None))
 
 
 @get("/v1/hardware/components", tags=[_TAG], **needs("read", "hardware", 404))
@@ -48,15 +41,6 @@ async def list_components(
     return replace(page, next=seal(page.next or None))
 
 
-@get("/v1/hardware/history", tags=[_TAG], **needs("read", "hardware", 404))
-async def show_history(
-    ask: Asked, select: Select = "*", since: Time = None, limit: Limit = 100
-) -> ListOf[HardwareChange]:
-    """What was added, removed, swapped or moved; newest first."""
-    found = await ask.of(InventoryService).history(ask.who, select, finite(since, "since"), limit)
-    return ListOf(items=tuple(found))
-
-
 _ROUTES = Routes(InventoryService, "hardware", tag=_TAG)
 
 HANDLERS = [
@@ -68,11 +52,13 @@ HANDLERS = [
         404,
         operation=OperationPath,
     ),
-    list_bmcs,
+    _ROUTES.get("list_bmcs", "/v1/hardware/bmcs", InventoryService.bmcs, limit=Limit, cursor=Cursor),
     _ROUTES.get("show_bmc", "/v1/hardware/bmc", InventoryService.bmc, 404, address=At),
     _ROUTES.delete("forget_bmc", "/v1/hardware/bmc", InventoryService.forget, 404, address=At),
     _ROUTES.get("node_hardware", "/v1/nodes/{name:str}/hardware", InventoryService.of_node, 404, name=NodePath),
     list_components,
-    show_history,
+    _ROUTES.get(
+        "show_history", "/v1/hardware/history", InventoryService.history, 404, select=Select, since=Time, limit=Limit
+    ),
     _ROUTES.get("list_conflicts", "/v1/hardware/conflicts", InventoryService.conflicts),
 ]

@@ -187,13 +187,13 @@ class InventoryService:
 
     # -- what there is
 
-    async def bmcs(self, who: Principal, limit: int, after: str) -> BmcPage:
+    async def bmcs(self, who: Principal, limit: int = 1000, after: str = "") -> BmcPage:
         """Discovered BMCs, by address."""
         addresses = self._inventory.addresses()
         sees = self._sight(who)
         items: list[BmcSummary] = []
         at = bisect_right(addresses, after) if after else 0
-        following = ""
+        following: str | None = None
         for address in addresses[at:]:
             known = self._inventory.get(address)
             if known is None or not sees.bmc(known):
@@ -276,7 +276,9 @@ class InventoryService:
                 if part.kind in kinds and (node := names.get(machine_of(part, own, known.machines), "")):
                     yield node, part
 
-    async def history(self, who: Principal, select: str, since: float | None, limit: int) -> Sequence[HardwareChange]:
+    async def history(
+        self, who: Principal, select: str = "*", since: float | None = None, limit: int = 100
+    ) -> Sequence[HardwareChange]:
         """What was added, removed, swapped or moved; newest first."""
         everything = select.strip() in ("", "*") and not who.scope
         names = None if everything else self._names(who, select)

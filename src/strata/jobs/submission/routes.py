@@ -15,16 +15,7 @@ from strata.api.rights import answers, needs
 from strata.api.routing import Routes
 from strata.api.services import Asked, Cursor, Limit, Watchers
 from strata.core.texts import NAME, PLAIN, Out
-from strata.jobs.submission.records import (
-    JOB_ID,
-    JobDocument,
-    JobPage,
-    JobView,
-    LogPart,
-    StateFilter,
-    Stream,
-    TargetView,
-)
+from strata.jobs.submission.records import JOB_ID, JobDocument, JobPage, JobView, StateFilter, Stream, TargetView
 from strata.jobs.submission.service import JobService
 
 _TAG = "jobs"
@@ -144,14 +135,6 @@ async def show_job(ask: Asked, job: JobPath) -> JobView:
     return ask.of(JobService).job(ask.who, job)
 
 
-@get("/v1/jobs/{job:str}/log", tags=[_TAG], **needs("read", "job", 404, 502))
-async def read_log(
-    ask: Asked, job: JobPath, stream: Which = "stdout", task: TaskIndex = None, offset: Offset = 0
-) -> LogPart:
-    """A piece of what a job printed; the next one begins at `next`."""
-    return await ask.of(JobService).log(ask.who, job, stream=stream, task=task, offset=offset)
-
-
 @get(
     "/v1/jobs/{job:str}/log/follow",
     tags=[_TAG],
@@ -203,7 +186,17 @@ HANDLERS = [
         job=JobPath,
         timeout=Annotated[float, QueryParameter(ge=0, le=60, description="Seconds to wait at most.")],
     ),
-    read_log,
+    _ROUTES.get(
+        "read_log",
+        "/v1/jobs/{job:str}/log",
+        JobService.log,
+        404,
+        502,
+        job=JobPath,
+        stream=Which,
+        task=TaskIndex,
+        offset=Offset,
+    ),
     follow_log,
     _ROUTES.post("cancel_job", "/v1/jobs/{job:str}/cancel", JobService.cancel, "delete", 404, 409, 502, job=JobPath),
     _ROUTES.post("hold_job", "/v1/jobs/{job:str}/hold", JobService.hold, "change", 404, 409, 502, job=JobPath),

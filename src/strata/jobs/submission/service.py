@@ -583,7 +583,7 @@ class JobService:
     async def log(
         self, who: Principal, ident: str, *, stream: Stream = "stdout", task: int | None = None, offset: int = 0
     ) -> LogPart:
-        """A piece of what a job printed, read as its account."""
+        """A piece of what a job printed; the next one begins at ``next``."""
         job = self._find(who, ident, "read")
         path = _log_path(job, stream, task)
         over = _over(job, task)  # before the file is read: what comes after that is not the last piece

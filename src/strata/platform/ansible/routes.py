@@ -19,4 +19,6 @@ async def ansible_inventory(ask: Asked, select: Select = "*") -> Response[Mappin
     return Response(content, media_type=MediaType.JSON)  # type: ignore[arg-type]
 
 
-HANDLERS = [ansible_inventory]
+HANDLERS = [
+    ansible_inventory,
+]

@@ -8,20 +8,14 @@ from litestar.params import JSONBody
 from strata.api.named import Named
 from strata.api.rights import needs
 from strata.api.routing import Routes
-from strata.api.services import Asked, NamePath, OperationPath
+from strata.api.services import Asked, OperationPath
 from strata.fleet.operations.records import Operation
-from strata.platform.flows.records import FlowPlan, FlowRun, RevokeRequest, SystemRun
+from strata.platform.flows.records import FlowPlan, SystemRun
 from strata.platform.flows.service import FlowService
 from strata.platform.flows.system import SystemFlows
 
 _TAG = "flows"
 _FLOWS = Named("/v1/flows", FlowService, "flow", tag=_TAG, current=FlowService.one)
-
-
-@post("/v1/flows/{name:str}/run", tags=[_TAG], status_code=202, **needs("create", "flow", 404, 409, body=True))
-async def run_flow(ask: Asked, name: NamePath, data: JSONBody[FlowRun]) -> Response[Operation]:
-    """Run a flow, as an operation. With `now` nothing is waited for, and `confirm` must say what `plan` says."""
-    return _accepted(await ask.of(FlowService).run(ask.who, name, data))
 
 
 @post("/v1/system/start/plan", tags=[_TAG], status_code=200, **needs("read", "flow", 404, 409, body=True))
@@ -48,18 +42,13 @@ async def stop_system(ask: Asked, data: JSONBody[SystemRun]) -> Response[Operati
     return _accepted(await ask.of(SystemFlows).run(ask.who, data, start=False))
 
 
-@post("/v1/emergency-revoke", tags=["emergency"], status_code=202, **needs("create", "emergency", 404, 409, body=True))
-async def emergency_revoke(ask: Asked, data: JSONBody[RevokeRequest]) -> Response[Operation]:
-    """Revoke the selected nodes' certificates, as an operation: they are cut off until they boot anew.
-    `confirm` must say `revoke N nodes` with the right number."""
-    return _accepted(await ask.of(FlowService).revoke(ask.who, data))
-
-
 def _accepted(operation: Operation) -> Response[Operation]:
     return Response(operation, headers={"Location": f"/v1/operations/{operation.id}"})
 
 
 _ROUTES = Routes(SystemFlows, "flow", tag=_TAG)
+
+_EMERGENCY = Routes(FlowService, "emergency", tag="emergency")
 
 HANDLERS = [
     _FLOWS.list(FlowService.all),
@@ -67,7 +56,7 @@ HANDLERS = [
     _FLOWS.put(FlowService.put),
     _FLOWS.delete(FlowService.delete),
     _FLOWS.routes.post("plan_flow", "/v1/flows/{name:str}/plan", FlowService.plan, "read", 404),
-    run_flow,
+    _FLOWS.routes.post("run_flow", "/v1/flows/{name:str}/run", FlowService.run, "create", 404, 409, success=202),
     _FLOWS.routes.get(
         "show_flow_run", "/v1/flow-runs/{operation:str}", FlowService.status, 404, operation=OperationPath
     ),
@@ -78,5 +67,5 @@ HANDLERS = [
     plan_system_stop,
     start_system,
     stop_system,
-    emergency_revoke,
+    _EMERGENCY.post("emergency_revoke", "/v1/emergency-revoke", FlowService.revoke, "create", 404, 409, success=202),
 ]

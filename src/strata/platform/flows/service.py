@@ -97,7 +97,8 @@ class FlowService:
         return self.planned(who, name, self._steps(name, request), now=request.now)
 
     async def run(self, who: Principal, name: str, request: FlowRun) -> Operation:
-        """Run a flow: tracked, and gone on with whatever becomes of this controller."""
+        """Run a flow, as an operation. With ``now`` nothing is waited for, and ``confirm`` must say what ``plan``
+        says."""
         steps = self._steps(name, request)
         if request.now:
             plan = self.planned(who, name, steps, now=True)
@@ -114,7 +115,8 @@ class FlowService:
         return _status(row)
 
     async def revoke(self, who: Principal, request: RevokeRequest) -> Operation:
-        """Revoke nodes' certificates, as a run of one step. Needs the right words."""
+        """Revoke the selected nodes' certificates, as an operation: they are cut off until they boot anew. ``confirm``
+        must say ``revoke N nodes`` with the right number."""
         step = FlowStep(name="revoke", nodes=request.select, revoke=True)
         nodes = self._fleet.owned(who, request.select)
         if not len(nodes):

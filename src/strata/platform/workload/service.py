@@ -136,8 +136,9 @@ class WorkloadService:
         cluster.last = cluster.last or look
         return await self._view(who, name, record)
 
-    async def disconnect(self, who: Principal, name: str, *, force: bool) -> None:
-        """Disconnect it. Refused while nodes are drained that nobody would resume then, unless forced."""
+    async def disconnect(self, who: Principal, name: str, *, force: bool = False) -> None:
+        """Disconnect it. Nodes that Strata drained there would stay so: while there are any, this is refused unless
+        forced."""
         self._fleet.need_whole_fleet(who, "a workload manager")
         cluster = self.cluster(name)
         if not force:

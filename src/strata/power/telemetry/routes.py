@@ -5,18 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-import msgspec
 from litestar import get
 from litestar.openapi import ResponseSpec
 from litestar.openapi.spec import OpenAPIResponse, Operation
 from litestar.params import QueryParameter
 from litestar.response import Stream
 
-from strata.api.http import AnyRequest, seal, unseal
+from strata.api.http import AnyRequest
 from strata.api.rights import needs
 from strata.api.routing import Routes
 from strata.api.services import Asked, Cursor, Limit, Select, Time
-from strata.power.telemetry.records import NodePowerPage, PowerHistory
 from strata.power.telemetry.service import PowerService
 
 _TAG = "power"
@@ -41,29 +39,6 @@ Sort = Annotated[
 ]
 Format = Annotated[Literal["", "csv", "parquet"], QueryParameter(description="Default: as `Accept` says, else csv.")]
 Each = Annotated[bool, QueryParameter(description="Also every node's own values (at most 1000 nodes).")]
-
-
-@get("/v1/power/nodes", tags=[_TAG], **needs("read", "power", 404))
-async def list_node_power(
-    ask: Asked, select: Select = "*", sort: Sort = "", limit: Limit = 1000, cursor: Cursor = None
-) -> NodePowerPage:
-    """What the selected nodes draw now: as last measured, and nothing where that is too long ago."""
-    page = await ask.of(PowerService).nodes(ask.who, select, sort, limit, unseal(cursor))
-    return msgspec.structs.replace(page, next=seal(page.next or None) or "")
-
-
-@get("/v1/power/history", tags=[_TAG], **needs("read", "power", 404, 410))
-async def power_history(
-    ask: Asked,
-    select: Select = "*",
-    metric: Metric = "power",
-    start: Time = None,
-    end: Time = None,
-    step: Step = 0.0,
-    each: Each = False,
-) -> PowerHistory:
-    """A metric of the selected nodes over time; by default their power in the last hour."""
-    return await ask.of(PowerService).history(ask.who, select, metric, start, end, step, each=each)
 
 
 @dataclass
@@ -97,9 +72,30 @@ async def power_samples(
 _ROUTES = Routes(PowerService, "power", tag=_TAG)
 
 HANDLERS = [
-    list_node_power,
+    _ROUTES.get(
+        "list_node_power",
+        "/v1/power/nodes",
+        PowerService.nodes,
+        404,
+        select=Select,
+        sort=Sort,
+        limit=Limit,
+        cursor=Cursor,
+    ),
     _ROUTES.get("machine_power", "/v1/power/machine", PowerService.machine, metric=Metric),
-    power_history,
+    _ROUTES.get(
+        "power_history",
+        "/v1/power/history",
+        PowerService.history,
+        404,
+        410,
+        select=Select,
+        metric=Metric,
+        start=Time,
+        end=Time,
+        step=Step,
+        each=Each,
+    ),
     power_samples,
     _ROUTES.get("system_power", "/v1/power/system", PowerService.system, 410, start=Time, end=Time, step=Step),
     _ROUTES.get("cabinet_power", "/v1/power/cabinets", PowerService.cabinets, 410, start=Time, end=Time, step=Step),

@@ -61,8 +61,10 @@ class PowerService:
         """Seconds after which a value says nothing of now: three looks that were missed."""
         return 3 * self._interval() + 5
 
-    async def nodes(self, who: Principal, select: str, sort: str, limit: int, after: str) -> NodePowerPage:
-        """Nodes by name, or with ``sort`` those with the highest (``-power``) or lowest (``power``) value."""
+    async def nodes(
+        self, who: Principal, select: str = "*", sort: str = "", limit: int = 1000, after: str = ""
+    ) -> NodePowerPage:
+        """What the selected nodes draw now: as last measured, and nothing where that is too long ago."""
         chosen = self._nodes.seen(who, select)
         column = sort.removeprefix("-")
         if sort and column not in SORTS:
@@ -111,15 +113,15 @@ class PowerService:
     async def history(
         self,
         who: Principal,
-        select: str,
-        metric: str,
-        start: float | None,
-        end: float | None,
-        step: float,
+        select: str = "*",
+        metric: str = "power",
+        start: float | None = None,
+        end: float | None = None,
+        step: float = 0.0,
         *,
         each: bool = False,
     ) -> PowerHistory:
-        """A metric of the selected nodes together, and with ``each`` of every one of them."""
+        """A metric of the selected nodes over time; by default their power in the last hour."""
         known = metric_named(metric)
         chosen = self._summed(who) if select == "*" else self._nodes.seen(who, select)
         start, end = self._span(start, end, 3600.0)

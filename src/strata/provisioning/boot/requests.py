@@ -63,8 +63,8 @@ class BootControl:
         generation = self._identity.record(node).generation + 1
         return b.ScriptView(node=node, generation=generation, script=await self._boot.preview(node))
 
-    async def status(self, who: Principal, select: str, limit: int, after: str) -> b.BootStatusPage:
-        """How the selected nodes' boots went, by name."""
+    async def status(self, who: Principal, select: str = "*", limit: int = 1000, after: str = "") -> b.BootStatusPage:
+        """How nodes' boots went: generations, attempts, when they asked and when they arrived."""
         names = sorted(self._service.view.names(self._service.seen(who, select)))
         first = int(np.searchsorted(names, after, side="right")) if after and names else 0
         page = names[first : first + limit]

@@ -7,13 +7,10 @@ from typing import Annotated
 from litestar import Response, get
 from litestar.params import PathParameter
 
-from strata.api.http import seal, unseal
 from strata.api.named import Named
-from strata.api.rights import needs, public
+from strata.api.rights import public
 from strata.api.services import Asked, Cursor, Limit, NodePath, Select
 from strata.core.errors import NotFound
-from strata.provisioning.boot import records as b
-from strata.provisioning.boot.records import BootStatusPage
 from strata.provisioning.boot.requests import BootControl
 
 _TAG = "booting"
@@ -23,13 +20,6 @@ MediumPath = Annotated[str, PathParameter(pattern=r"^[A-Za-z0-9_-]{43}\.iso$(?!\
 
 
 _PROFILES = Named("/v1/boot/profiles", BootControl, "boot_profile", tag=_TAG, kind="boot", current=BootControl.profile)
-
-
-@get("/v1/boot/nodes", tags=[_TAG], **needs("read", "boot", 404))
-async def boot_status(ask: Asked, select: Select = "*", limit: Limit = 1000, cursor: Cursor = None) -> b.BootStatusPage:
-    """How nodes' boots went: generations, attempts, when they asked and when they arrived."""
-    page = await ask.of(BootControl).status(ask.who, select, limit, unseal(cursor))
-    return BootStatusPage(items=page.items, next=seal(page.next))
 
 
 @get("/v1/boot/media/{name:str}", tags=[_TAG], media_type=_ISO, **public(404, 503))
@@ -46,7 +36,9 @@ HANDLERS = [
     _PROFILES.show(BootControl.profile),
     _PROFILES.put(BootControl.put_profile, statuses=(409,)),
     _PROFILES.delete(BootControl.delete_profile),
-    boot_status,
+    _PROFILES.routes.get(
+        "boot_status", "/v1/boot/nodes", BootControl.status, 404, select=Select, limit=Limit, cursor=Cursor
+    ),
     _PROFILES.routes.get("boot_script", "/v1/boot/nodes/{name:str}/script", BootControl.script, 404, name=NodePath),
     _PROFILES.routes.post(
         "revoke_node_certificate", "/v1/boot/nodes/{name:str}/revoke", BootControl.revoke, "change", 404, name=NodePath

@@ -169,4 +169,11 @@ async def delete_node(request: AnyRequest, ask: Asked, name: NodePath) -> None:
     await ask.of(NodeService).delete_node(ask.who, name, expected)
 
 
-HANDLERS = [list_nodes, create_nodes, show_node, replace_node, change_node, delete_node]
+HANDLERS = [
+    list_nodes,
+    create_nodes,
+    show_node,
+    replace_node,
+    change_node,
+    delete_node,
+]
