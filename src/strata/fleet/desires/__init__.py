@@ -6,7 +6,7 @@ _HERE = "strata.fleet.desires"
 
 ROOM = Room(
     services=("strata.fleet.desires.service:DesireService",),
-    routes=(f"{_HERE}.routes.desires", f"{_HERE}.routes.documents"),
+    routes=(f"{_HERE}.routes",),
     commands={
         "What is wanted": {"apply": f"{_HERE}.commands.apply:apply", "document": f"{_HERE}.commands.document:document"}
     },

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from msgspec import UnsetType
 
+from strata.core.errors import BadRequest
 from strata.core.nodeset import fold
 from strata.fleet.access.principal import Principal
 from strata.fleet.columns import NOBODY
@@ -50,6 +51,8 @@ class GroupService:
 
     async def change_members(self, who: Principal, name: str, change: MemberChange) -> GroupView:
         """Add and remove members."""
+        if not change.add and not change.remove:
+            raise BadRequest("nothing to do", where="add, remove", hint="give at least one nodeset")
         self._fleet.need_whole_fleet(who, "a group")
         add, remove = (
             self._fleet.registry.select(text, self._fleet.view) if text else NOBODY

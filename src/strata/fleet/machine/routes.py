@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import Annotated
 
 from litestar import get
-from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import QueryParameter
 from litestar.response import Stream
 
 from strata.api import sse
-from strata.api.rights import needs
 from strata.api.routing import Routes
 from strata.api.services import Asked, Watchers
 from strata.core.texts import Out
@@ -32,19 +30,11 @@ class MachineEvent(Out, frozen=True, kw_only=True):
 @get(
     "/v1/machine/follow",
     tags=[_TAG],
-    media_type="text/event-stream",
-    **needs(
-        "read",
+    **sse.streamed(
         "node",
-        also={
-            200: ResponseSpec(
-                data_container=MachineEvent,
-                description="Events `changes`: `data` is a MachineChanges as JSON. Follow first, then ask for the "
-                "machine, then take in what comes: it is all there. Another `roster` means: ask for the machine anew.",
-                media_type="text/event-stream",
-                generate_examples=False,
-            )
-        },
+        event=MachineEvent,
+        described="Events `changes`: `data` is a MachineChanges as JSON. Follow first, then ask for the "
+        "machine, then take in what comes: it is all there. Another `roster` means: ask for the machine anew.",
     ),
 )
 async def follow_machine(ask: Asked) -> Stream:

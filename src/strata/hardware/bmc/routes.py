@@ -85,7 +85,8 @@ def _many(right: Any) -> dict[str, Any]:
     return {"tags": [_TAG], "status_code": 200, **needs("change", right, 404, 409, body=True, also=accepted)}
 
 
-_READ = {"tags": [_TAG], **needs("read", "bmc", 404, 409, 502, 504)}
+_ENDS = (404, 409, 502, 504)
+"""How else a question to a BMC may end."""
 
 
 def _answer(outcome: Many) -> Response[Many]:
@@ -150,9 +151,9 @@ HANDLERS = [
     stage_bios,
     set_settings,
     _HARDWARE.post("update_firmware", "/v1/bmc/firmware", BmcService.update_firmware, "change", 404, 409, success=202),
-    _ROUTES.get("read_sensors", "/v1/bmc/sensors", BmcService.sensors, 404, 409, 502, 504, select=Select),
-    _ROUTES.get("list_firmware", "/v1/bmc/firmware", BmcService.firmware, 404, 409, 502, 504, select=Select),
-    _ROUTES.get("show_bmc", "/v1/nodes/{name:str}/bmc", BmcService.info, 404, 409, 502, 504, name=NodePath),
+    _ROUTES.get("read_sensors", "/v1/bmc/sensors", BmcService.sensors, *_ENDS, select=Select),
+    _ROUTES.get("list_firmware", "/v1/bmc/firmware", BmcService.firmware, *_ENDS, select=Select),
+    _ROUTES.get("show_bmc", "/v1/nodes/{name:str}/bmc", BmcService.info, *_ENDS, name=NodePath),
     _ROUTES.get(
         "show_log",
         "/v1/nodes/{name:str}/bmc/log",
@@ -165,9 +166,7 @@ HANDLERS = [
         after=Annotated[str, QueryParameter(pattern=PLAIN, max_length=256, description="After this entry's id.")],
         limit=Limit,
     ),
-    _ROUTES.get("show_limits", "/v1/nodes/{name:str}/bmc/limits", BmcService.limits, 404, 409, 502, 504, name=NodePath),
-    _ROUTES.get("show_bios", "/v1/nodes/{name:str}/bmc/bios", BmcService.bios, 404, 409, 502, 504, name=NodePath),
-    _ROUTES.get(
-        "show_settings", "/v1/nodes/{name:str}/bmc/settings", BmcService.settings, 404, 409, 502, 504, name=NodePath
-    ),
+    _ROUTES.get("show_limits", "/v1/nodes/{name:str}/bmc/limits", BmcService.limits, *_ENDS, name=NodePath),
+    _ROUTES.get("show_bios", "/v1/nodes/{name:str}/bmc/bios", BmcService.bios, *_ENDS, name=NodePath),
+    _ROUTES.get("show_settings", "/v1/nodes/{name:str}/bmc/settings", BmcService.settings, *_ENDS, name=NodePath),
 ]

@@ -10,7 +10,7 @@ from litestar.response import Stream
 
 from strata.api import sse
 from strata.api.http import AnyRequest, finite
-from strata.api.rights import answers, needs
+from strata.api.rights import needs
 from strata.api.routing import Routes
 from strata.api.services import Asked, NodePath, Select, Time, Watchers
 from strata.core.texts import PLAIN, Out
@@ -78,13 +78,7 @@ async def search_consoles(
 @get(
     "/v1/nodes/{name:str}/console/follow",
     tags=[_TAG],
-    media_type="text/event-stream",
-    **needs(
-        "read",
-        "console",
-        404,
-        also={200: answers(FollowedLine, _STREAM, "text/event-stream")},
-    ),
+    **sse.streamed("console", 404, event=FollowedLine, described=_STREAM),
 )
 async def follow_console(
     request: AnyRequest,
@@ -102,8 +96,7 @@ async def follow_console(
 @get(
     "/v1/nodes/{name:str}/console/raw",
     tags=[_TAG],
-    media_type="text/event-stream",
-    **needs("read", "console", 404, also={200: answers(RawPiece, _RAW, "text/event-stream")}),
+    **sse.streamed("console", 404, event=RawPiece, described=_RAW),
 )
 async def watch_console(ask: Asked, name: NodePath) -> Stream:
     """What it prints from now on, byte for byte: for terminals."""

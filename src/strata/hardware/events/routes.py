@@ -10,7 +10,7 @@ from litestar.response import Stream
 
 from strata.api import sse
 from strata.api.http import AnyRequest
-from strata.api.rights import answers, needs, public
+from strata.api.rights import public
 from strata.api.routing import Routes
 from strata.api.services import Asked, Cursor, Limit, Select, Time, Watchers
 from strata.core.texts import Out
@@ -39,13 +39,7 @@ class Followed(Out, frozen=True, kw_only=True):
 @get(
     "/v1/hardware/events/follow",
     tags=[_TAG],
-    media_type="text/event-stream",
-    **needs(
-        "read",
-        "hardware",
-        404,
-        also={200: answers(Followed, _STREAM, "text/event-stream")},
-    ),
+    **sse.streamed("hardware", 404, event=Followed, described=_STREAM),
 )
 async def follow_events(
     request: AnyRequest,

@@ -11,7 +11,7 @@ from litestar.response import Stream as StreamResponse
 
 from strata.api import sse
 from strata.api.http import AnyRequest, seal, unseal
-from strata.api.rights import answers, needs
+from strata.api.rights import needs
 from strata.api.routing import Routes
 from strata.api.services import Asked, Cursor, Limit, Watchers
 from strata.core.texts import NAME, PLAIN, Out
@@ -103,18 +103,11 @@ async def list_targets(ask: Asked) -> Targets:
 @get(
     "/v1/jobs/events",
     tags=[_TAG],
-    media_type="text/event-stream",
-    **needs(
-        "read",
+    **sse.streamed(
         "job",
-        also={
-            200: answers(
-                Followed,
-                "Events: `id` is a revision to resume after, `event` is job or compacted (list again, then follow from "
-                "there); `data` is the job as JSON.",
-                "text/event-stream",
-            )
-        },
+        event=Followed,
+        described="Events: `id` is a revision to resume after, `event` is job or compacted (list again, then follow "
+        "from there); `data` is the job as JSON.",
     ),
 )
 async def follow_jobs(
@@ -138,20 +131,13 @@ async def show_job(ask: Asked, job: JobPath) -> JobView:
 @get(
     "/v1/jobs/{job:str}/log/follow",
     tags=[_TAG],
-    media_type="text/event-stream",
-    **needs(
-        "read",
+    **sse.streamed(
         "job",
         404,
         502,
-        also={
-            200: answers(
-                FollowedLog,
-                "Events: `id` is a byte to resume at, `event` is log; `data` is a piece of the log as JSON, the last "
-                "with `end`.",
-                "text/event-stream",
-            )
-        },
+        event=FollowedLog,
+        described="Events: `id` is a byte to resume at, `event` is log; `data` is a piece of the log as JSON, the last "
+        "with `end`.",
     ),
 )
 async def follow_log(

@@ -6,22 +6,19 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from litestar import get
-from litestar.openapi import ResponseSpec
 from litestar.openapi.spec import OpenAPIResponse, Operation
 from litestar.params import QueryParameter
 from litestar.response import Stream
 
 from strata.api.http import AnyRequest
-from strata.api.rights import needs
+from strata.api.rights import answers, needs
 from strata.api.routing import Routes
 from strata.api.services import Asked, Cursor, Limit, Select, Time
 from strata.power.telemetry.service import PowerService
 
 _TAG = "power"
 _PARQUET = "application/vnd.apache.parquet"
-_FILE = ResponseSpec(
-    data_container=bytes, description="The file, in pieces.", media_type="text/csv", generate_examples=False
-)
+_FILE = answers(bytes, "The file, in pieces.", "text/csv")
 
 Step = Annotated[
     float, QueryParameter(ge=0, le=1e7, description="Seconds that one value stands for. Default: about 240 values.")

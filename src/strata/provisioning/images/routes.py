@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Annotated
 
 from litestar import delete, get, put
-from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import PathParameter, QueryParameter
 from litestar.response import Stream
 
 from strata.api.http import AnyRequest
-from strata.api.rights import needs
+from strata.api.rights import answers, needs
 from strata.api.routing import Routes
 from strata.api.services import Asked
 from strata.core.errors import BadRequest
@@ -46,23 +45,14 @@ async def diff_images(
     return await ask.of(ImageService).diff(ask.who, f"{name}:{tag}", other)
 
 
+_TAR = answers(bytes, "A tar of an OCI layout, with the signed release in `release.json`.", "application/x-tar")
+
+
 @get(
     "/v1/images/{name:str}/{tag:str}/export",
     tags=[_TAG],
     media_type="application/x-tar",
-    **needs(
-        "read",
-        "image-content",
-        404,
-        also={
-            200: ResponseSpec(
-                data_container=bytes,
-                description="A tar of an OCI layout, with the signed release in `release.json`.",
-                media_type="application/x-tar",
-                generate_examples=False,
-            )
-        },
-    ),
+    **needs("read", "image-content", 404, also={200: _TAR}),
 )
 async def export_image(ask: Asked, name: NamePath, tag: TagPath) -> Stream:
     """The whole image in one file, which `import` and other tools take."""

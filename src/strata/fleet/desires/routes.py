@@ -1,4 +1,4 @@
-"""Desires on many nodes, and what they would lead to."""
+"""Desires on many nodes, what they would lead to, and the documents that hold them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from litestar import Response, post
 from litestar.params import JSONBody
 
 from strata.api.http import AnyRequest, wants_async
+from strata.api.named import Named
 from strata.api.rights import answers, needs
 from strata.api.routing import Routes
 from strata.api.services import Asked
@@ -40,7 +41,14 @@ async def set_desires(
 
 _ROUTES = Routes(PlanService, "desire", tag=_TAG)
 
+_DOCUMENTS = Named("/v1/documents", DesireService, "document", tag="documents", current=DesireService.document)
+
 HANDLERS = [
     set_desires,
     _ROUTES.post("plan_many", "/v1/plan", PlanService.plan_many, "read", 404),
+    _DOCUMENTS.list(DesireService.documents),
+    _DOCUMENTS.show(DesireService.document),
+    _DOCUMENTS.delete(DesireService.delete_document),
+    _DOCUMENTS.put(DesireService.put_document),
+    _DOCUMENTS.routes.post("apply_documents", "/v1/apply", DesireService.apply, "change", 404, 409),
 ]
