@@ -16,7 +16,7 @@ from litestar.handlers import HTTPRouteHandler as Route
 from litestar.params import JSONBody
 
 from strata.api.http import finite, seal, unseal
-from strata.api.rights import needs
+from strata.api.rights import answers, needs
 from strata.api.services import Asked, NamePath
 from strata.core.texts import ListOf
 from strata.fleet.access.principal import Principal, Verb
@@ -32,8 +32,10 @@ class Routes(Generic[S]):
     Each is ``called`` so in the API's description, is at ``url``, is answered by ``call``, and may end in ``statuses``
     beside those of all routes. ``takes`` has the types of the parameters in path and query, in the order in which
     ``call`` takes them (a ``name`` in the path is anything that people name, unless it is there). What ``call`` must
-    have beside them is the body. A sequence is given as a ``ListOf``, an operation that was begun with its place. A
-    ``cursor`` is opaque to the client and plain to ``call``, as is the ``next`` of a page.
+    have beside them is the body; or the fields of the body's type are, where ``data`` names that.
+
+    A sequence is given as a ``ListOf``, an operation that was begun with its place. A ``cursor`` is opaque to the
+    client and plain to ``call``, as is the ``next`` of a page. A time must be finite.
     """
 
     def __init__(self, service: type[S], kind: str, *, tag: str) -> None:
@@ -67,18 +69,22 @@ class Routes(Generic[S]):
         call: Method[S],
         verb: Verb,
         statuses: Sequence[int],
-        takes: Mapping[str, Any],
+        takes: dict[str, Any],
         success: int | None = None,
     ) -> Route:
         hints = get_type_hints(call, include_extras=True)
         _, _, *parameters = inspect.signature(call).parameters.values()
-        types = {"name": NamePath, **takes} if "{name:str}" in url else {**takes}
+        spread = takes.pop("data", None)
+        types = {"name": NamePath, **takes} if "{name:str}" in url else takes
         own = dict(zip(types, parameters, strict=False))
         body = next((one for one in parameters[len(types) :] if one.default is one.empty), None)
-        if body is not None:
-            types["data"] = cast("Any", JSONBody)[hints[body.name]]
+        if spread is not None:
+            types["data"] = cast("Any", JSONBody)[spread]
+        elif body is not None:
             own["data"] = body
+            types["data"] = cast("Any", JSONBody)[hints[body.name]]
         listed = issubclass(get_origin(hints["return"]) or object, Sequence)
+        perhaps_later = Operation in get_args(hints["return"])
 
         async def handle(ask: Asked, **found: Any) -> Any:
             if "cursor" in found:
@@ -86,27 +92,27 @@ class Routes(Generic[S]):
             for name, value in found.items():
                 if isinstance(value, float):
                     finite(value, name)
-            answers = getattr(ask.of(self._service), call.__name__)
-            answer = await answers(ask.who, **{own[name].name: found[name] for name in own})
+            given = {own[name].name: found[name] for name in own}
+            if spread is not None:
+                given |= msgspec.structs.asdict(found["data"])
+            answer = await getattr(ask.of(self._service), call.__name__)(ask.who, **given)
             if listed:
                 return ListOf(items=tuple(answer))
             if "cursor" in found:
                 return msgspec.structs.replace(answer, next=seal(answer.next) if answer.next else answer.next)
-            if success == 202 and isinstance(answer, Operation):
-                return Response(answer, headers={"Location": f"/v1/operations/{answer.id}"})
+            if isinstance(answer, Operation) and (success == 202 or perhaps_later):
+                return Response(answer, status_code=202, headers={"Location": f"/v1/operations/{answer.id}"})
             return answer
 
-        given = cast("Any", ListOf)[get_args(hints["return"])[0]] if listed else hints["return"]
-        declare(handle, called, call.__doc__, {**types, "return": given})
+        answered = cast("Any", ListOf)[get_args(hints["return"])[0]] if listed else hints["return"]
+        declare(handle, called, call.__doc__, {**types, "return": answered})
         (asked, _) = inspect.signature(handle).parameters.values()
-        defaults = {name: one.default if name != "cursor" else None for name, one in own.items()}
-        # Those without a default first, as in any function.
-        names = sorted(types, key=lambda name: defaults[name] is not asked.empty)
-        signature = inspect.Signature(
-            [asked, *(inspect.Parameter(name, asked.kind, default=defaults[name]) for name in names)]
-        )
-        handle.__signature__ = signature  # type: ignore[attr-defined]
-        right = needs(verb, self._kind, *statuses, body=body is not None)
+        defaults = {name: one.default for name, one in own.items()} | ({"cursor": None} if "cursor" in types else {})
+        arguments = [inspect.Parameter(name, asked.kind, default=defaults.get(name, asked.empty)) for name in types]
+        arguments.sort(key=lambda one: one.default is not one.empty)  # those without a default first, as anywhere
+        handle.__signature__ = inspect.Signature([asked, *arguments])  # type: ignore[attr-defined]
+        also = {202: answers(Operation, "Accepted as an operation.")} if perhaps_later else None
+        right = needs(verb, self._kind, *statuses, body="data" in types, also=also)
         route: Route = method(url, tags=[self._tag], status_code=success, **right)(handle)
         return route
 

@@ -31,7 +31,7 @@ class BrakeService:
         return HoldPage(items=items, next=rest[limit - 1] if len(rest) > limit else None, total=len(names))
 
     async def hold(self, who: Principal, select: str, reason: str) -> ManyResult:
-        """Hold every selected node."""
+        """Take the selected nodes out of automation."""
         return await self._many(await self._fleet.edits.hold(self._fleet.owned(who, select), reason, who.name))
 
     async def release(self, who: Principal, select: str) -> ManyResult:
@@ -39,7 +39,7 @@ class BrakeService:
         return await self._many(await self._fleet.edits.release(self._fleet.owned(who, select), who.name))
 
     async def retry(self, who: Principal, select: str) -> ManyResult:
-        """Forget the failures of every selected node, so that it is tried again now."""
+        """Forget the failures and faults of the selected nodes and try them again now, as a new desire would."""
         nodes = self._fleet.owned(who, select)
         work = self._fleet.controller.engine.progress
         breakers = self._fleet.controller.engine.in_flight.breakers
@@ -56,7 +56,7 @@ class BrakeService:
         return [freeze for scope, freeze in freezes if self._fleet.touches(who, scope)]
 
     async def freeze(self, who: Principal, scope: str, reason: str) -> Freeze:
-        """Put the brake on."""
+        """Start nothing more for the scope until it is thawed."""
         self._check_scope(who, scope)
         await self._fleet.settled(await self._fleet.edits.freeze(scope, reason, who.name))
         frozen = self._fleet.registry.brakes.freezes.get(scope)

@@ -40,7 +40,6 @@ async def set_desires(
 
 
 _ROUTES = Routes(PlanService, "desire", tag=_TAG)
-
 _DOCUMENTS = Named("/v1/documents", DesireService, "document", tag="documents", current=DesireService.document)
 
 HANDLERS = [

@@ -6,10 +6,7 @@ from strata.api.routing import Routes
 from strata.api.services import Cursor, Limit, OperationPath
 from strata.fleet.operations.service import OperationService
 
-_TAG = "operations"
-
-
-_ROUTES = Routes(OperationService, "operation", tag=_TAG)
+_ROUTES = Routes(OperationService, "operation", tag="operations")
 
 HANDLERS = [
     _ROUTES.get("list_operations", "/v1/operations", OperationService.operations, limit=Limit, cursor=Cursor),

@@ -121,7 +121,7 @@ class AlertService:
         return _alert(found, self._hub.alerts.acknowledgements.get(ident))
 
     async def acknowledge(self, who: Principal, ids: Sequence[str], note: str) -> Sequence[AlertView]:
-        """Say that a person looks after them."""
+        """Say that a person looks after these alerts. One that gets worse, or comes back, is open again."""
         mask = self._nodes.scope(who)
         alerts = self._hub.alerts
         for ident in ids:

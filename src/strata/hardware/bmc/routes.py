@@ -95,12 +95,6 @@ def _answer(outcome: Many) -> Response[Many]:
     return Response(outcome)
 
 
-@post("/v1/bmc/power", **_many("bmc"))
-async def set_power(ask: Asked, data: JSONBody[Power]) -> Response[Many]:
-    """Switch, cycle or interrupt the selected nodes. An operation for more than 1000."""
-    return _answer(await ask.of(BmcService).power(ask.who, data.select, data.action, force=data.force))
-
-
 @post("/v1/bmc/boot", **_many("bmc"))
 async def set_boot(ask: Asked, data: JSONBody[Boot]) -> Response[Many]:
     """Say where the selected nodes boot from."""
@@ -108,48 +102,19 @@ async def set_boot(ask: Asked, data: JSONBody[Boot]) -> Response[Many]:
     return _answer(await ask.of(BmcService).boot(ask.who, data.select, boot))
 
 
-@post("/v1/bmc/identify", **_many("bmc"))
-async def set_light(ask: Asked, data: JSONBody[Identify]) -> Response[Many]:
-    """Switch the identify light of the selected nodes."""
-    return _answer(await ask.of(BmcService).identify(ask.who, data.select, data.on))
-
-
-@post("/v1/bmc/limits", **_many("bmc"))
-async def set_limit(ask: Asked, data: JSONBody[Cap]) -> Response[Many]:
-    """Cap the power of the selected nodes."""
-    return _answer(await ask.of(BmcService).set_limit(ask.who, data.select, data.limit, data.watts))
-
-
-@post("/v1/bmc/media", **_many("bmc"))
-async def insert_media(ask: Asked, data: JSONBody[InsertMedia]) -> Response[Many]:
-    """Put an image into the virtual drives of the selected nodes, or eject it."""
-    return _answer(await ask.of(BmcService).insert_media(ask.who, data.select, data.image))
-
-
-@post("/v1/bmc/bios", **_many("hardware"))
-async def stage_bios(ask: Asked, data: JSONBody[BiosChange]) -> Response[Many]:
-    """Stage firmware settings of the selected nodes; they take effect at the next restart."""
-    return _answer(await ask.of(BmcService).stage_bios(ask.who, data.select, data.attributes))
-
-
-@post("/v1/bmc/settings", **_many("hardware"))
-async def set_settings(ask: Asked, data: JSONBody[SettingsChange]) -> Response[Many]:
-    """Set the time and log servers of the selected nodes' BMCs."""
-    return _answer(await ask.of(BmcService).set_settings(ask.who, data.select, data.change))
-
-
 _ROUTES = Routes(BmcService, "bmc", tag=_TAG)
-
 _HARDWARE = Routes(BmcService, "hardware", tag=_TAG)
 
 HANDLERS = [
-    set_power,
+    _ROUTES.post("set_power", "/v1/bmc/power", BmcService.power, "change", 404, 409, data=Power),
     set_boot,
-    set_light,
-    set_limit,
-    insert_media,
-    stage_bios,
-    set_settings,
+    _ROUTES.post("set_light", "/v1/bmc/identify", BmcService.identify, "change", 404, 409, data=Identify),
+    _ROUTES.post("set_limit", "/v1/bmc/limits", BmcService.set_limit, "change", 404, 409, data=Cap),
+    _ROUTES.post("insert_media", "/v1/bmc/media", BmcService.insert_media, "change", 404, 409, data=InsertMedia),
+    _HARDWARE.post("stage_bios", "/v1/bmc/bios", BmcService.stage_bios, "change", 404, 409, data=BiosChange),
+    _HARDWARE.post(
+        "set_settings", "/v1/bmc/settings", BmcService.set_settings, "change", 404, 409, data=SettingsChange
+    ),
     _HARDWARE.post("update_firmware", "/v1/bmc/firmware", BmcService.update_firmware, "change", 404, 409, success=202),
     _ROUTES.get("read_sensors", "/v1/bmc/sensors", BmcService.sensors, *_ENDS, select=Select),
     _ROUTES.get("list_firmware", "/v1/bmc/firmware", BmcService.firmware, *_ENDS, select=Select),
@@ -158,10 +123,7 @@ HANDLERS = [
         "show_log",
         "/v1/nodes/{name:str}/bmc/log",
         BmcService.log,
-        404,
-        409,
-        502,
-        504,
+        *_ENDS,
         name=NodePath,
         after=Annotated[str, QueryParameter(pattern=PLAIN, max_length=256, description="After this entry's id.")],
         limit=Limit,

@@ -65,7 +65,7 @@ class BmcService:
     # -- many nodes
 
     async def power(self, who: Principal, select: str, action: PowerAction, *, force: bool = False) -> Many:
-        """Wish for a state, or have something done."""
+        """Switch, cycle or interrupt the selected nodes. An operation for more than 1000."""
         state = _POWER.get(action)
         if state is None:
             return await self._do(who, select, BmcOrder(what="power", action=action, force=force))
@@ -85,29 +85,29 @@ class BmcService:
         return await self._do(who, select, BmcOrder(what="boot", boot=boot))
 
     async def identify(self, who: Principal, select: str, on: bool) -> Many:
-        """The light."""
+        """Switch the identify light of the selected nodes."""
         return await self._do(who, select, BmcOrder(what="identify", on=on))
 
     async def set_limit(self, who: Principal, select: str, limit: str, watts: float | None) -> Many:
-        """Cap."""
+        """Cap the power of the selected nodes."""
         if watts is not None and not 0 < watts < 1e6:
             raise BadRequest(f"{watts:g} W is not a cap", where="watts")
         return await self._do(who, select, BmcOrder(what="limit", text=limit, watts=watts))
 
     async def stage_bios(self, who: Principal, select: str, attributes: Mapping[str, Scalar]) -> Many:
-        """Settings for the next restart."""
+        """Stage firmware settings of the selected nodes; they take effect at the next restart."""
         if not attributes:
             raise BadRequest("give at least one attribute", where="attributes")
         return await self._do(who, select, BmcOrder(what="bios", attributes=dict(attributes)))
 
-    async def set_settings(self, who: Principal, select: str, settings: ServiceSettingsChange) -> Many:
-        """Time and log servers."""
-        if settings.ntp is None and settings.syslog is None:
+    async def set_settings(self, who: Principal, select: str, change: ServiceSettingsChange) -> Many:
+        """Set the time and log servers of the selected nodes' BMCs."""
+        if change.ntp is None and change.syslog is None:
             raise BadRequest("nothing to change", where="settings", hint="give ntp or syslog servers")
-        return await self._do(who, select, BmcOrder(what="settings", settings=settings))
+        return await self._do(who, select, BmcOrder(what="settings", settings=change))
 
     async def insert_media(self, who: Principal, select: str, image: str) -> Many:
-        """The virtual drives."""
+        """Put an image into the virtual drives of the selected nodes, or eject it."""
         refuse_login(image, "image", hint=_NO_LOGIN)
         return await self._do(who, select, BmcOrder(what="media", text=image))
 

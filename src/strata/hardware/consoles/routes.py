@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from litestar import get, post
-from litestar.params import JSONBody, PathParameter, QueryParameter
+from litestar import get
+from litestar.params import PathParameter, QueryParameter
 from litestar.response import Stream
 
 from strata.api import sse
@@ -105,14 +105,6 @@ async def watch_console(ask: Asked, name: NodePath) -> Stream:
     return sse.stream(pieces, ask.of(Watchers), lambda piece: sse.event(0, "piece", ConsolePiece(data=piece)))
 
 
-@post(
-    "/v1/nodes/{name:str}/console/keys", tags=[_TAG], status_code=204, **needs("change", "console", 404, 409, body=True)
-)
-async def type_console(ask: Asked, name: NodePath, data: JSONBody[ConsoleKeys]) -> None:
-    """Type at it, as far as it is open: nobody says whether the node took notice."""
-    await ask.of(ConsoleService).type(ask.who, name, data.data)
-
-
 _ROUTES = Routes(ConsoleService, "console", tag=_TAG)
 
 HANDLERS = [
@@ -128,7 +120,17 @@ HANDLERS = [
     ),
     follow_console,
     watch_console,
-    type_console,
+    _ROUTES.post(
+        "type_console",
+        "/v1/nodes/{name:str}/console/keys",
+        ConsoleService.type,
+        "change",
+        404,
+        409,
+        success=204,
+        name=NodePath,
+        data=ConsoleKeys,
+    ),
     _ROUTES.get("list_dumps", "/v1/nodes/{name:str}/console/dumps", ConsoleService.dumps, 404, name=NodePath),
     _ROUTES.get(
         "show_dump", "/v1/nodes/{name:str}/console/dumps/{dump:str}", ConsoleService.dump, 404, name=NodePath, dump=Dump

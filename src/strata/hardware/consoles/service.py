@@ -72,8 +72,7 @@ class ConsoleService:
                 yield _shown(batch)
 
     async def type(self, who: Principal, node: str, data: bytes) -> None:
-        """Type at its console. That somebody does is in the audit log, once in a while; what, is not: it may be a
-        password."""
+        """Type at it, as far as it is open: nobody says whether the node took notice."""
         self._fleet.index(who, node)
         now = asyncio.get_running_loop().time()
         if now - self._typed.get((who.name, node), -AUDIT_EVERY) >= AUDIT_EVERY:

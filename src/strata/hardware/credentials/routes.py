@@ -4,18 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from litestar import Response, post
-from litestar.params import JSONBody, QueryParameter
+from litestar.params import QueryParameter
 
-from strata.api.rights import needs
 from strata.api.routing import Routes
-from strata.api.services import Asked
 from strata.core.texts import PLAIN
-from strata.fleet.operations.records import Operation
 from strata.hardware.credentials.records import RotationRequest
 from strata.hardware.credentials.service import BmcCredentialService
-
-_TAG = "hardware credentials"
 
 Pattern = Annotated[
     str,
@@ -23,19 +17,7 @@ Pattern = Annotated[
 ]
 
 
-@post(
-    "/v1/hardware/credentials/rotate",
-    tags=[_TAG],
-    status_code=202,
-    **needs("change", "bmc-credential", 404, 409, body=True),
-)
-async def rotate_bmc_passwords(ask: Asked, data: JSONBody[RotationRequest]) -> Response[Operation]:
-    """Give every selected node's BMC a new random password of its own: an operation."""
-    job = await ask.of(BmcCredentialService).rotate(ask.who, data.select)
-    return Response(job, status_code=202, headers={"Location": f"/v1/operations/{job.id}"})
-
-
-_ROUTES = Routes(BmcCredentialService, "bmc-credential", tag=_TAG)
+_ROUTES = Routes(BmcCredentialService, "bmc-credential", tag="hardware credentials")
 
 HANDLERS = [
     _ROUTES.get("list_bmc_credentials", "/v1/hardware/credentials", BmcCredentialService.credentials),
@@ -43,7 +25,16 @@ HANDLERS = [
     _ROUTES.delete(
         "delete_bmc_credential", "/v1/hardware/credentials", BmcCredentialService.delete, 404, 409, pattern=Pattern
     ),
-    rotate_bmc_passwords,
+    _ROUTES.post(
+        "rotate_bmc_passwords",
+        "/v1/hardware/credentials/rotate",
+        BmcCredentialService.rotate,
+        "change",
+        404,
+        409,
+        success=202,
+        data=RotationRequest,
+    ),
     _ROUTES.post(
         "accept_bmc_certificate",
         "/v1/hardware/credentials/accept-certificate",

@@ -106,7 +106,7 @@ class BmcCredentialService:
         await self._credentials.kept.delete(who.name, _pattern(pattern))
 
     async def rotate(self, who: Principal, select: str) -> Operation:
-        """Give every selected node's BMC a new random password of its own; a tracked operation."""
+        """Give every selected node's BMC a new random password of its own: an operation."""
         registry = self._service.registry
         nodes = self._service.owned(who, select)
         first: dict[str, int] = {}

@@ -8,7 +8,6 @@ from strata.platform.cloudinit.service import CloudInitService
 
 _DOCUMENTS = Named("/v1/cloud-init", CloudInitService, "cloud_init", tag="cloud-init", kind="boot", plural="cloud_init")
 
-
 HANDLERS = [
     _DOCUMENTS.list(CloudInitService.all),
     _DOCUMENTS.show(CloudInitService.one),

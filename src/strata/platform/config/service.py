@@ -154,7 +154,8 @@ class ConfigService:
         )
 
     async def plan(self, who: Principal, configuration: Configuration, way: Way = "policy") -> ConfigPlan:
-        """What applying it would change. Changes nothing."""
+        """What applying a configuration would change, what would then be done to nodes, and whether in waves. Changes
+        nothing."""
         self._fleet.need_whole_fleet(who, "a configuration")
         found, prepared = await self._prepared(configuration, who.name)
         outlook = await self._outlook(configuration, found, prepared)
@@ -203,8 +204,8 @@ class ConfigService:
     async def apply(
         self, who: Principal, configuration: Configuration, *, remove_most: bool = False, way: Way = "policy"
     ) -> ConfigDone:
-        """Make the fleet's description be what the configuration says, all of it or nothing where the store takes it in
-        one transaction; or begin to, where nodes are to get there in waves. Doing it twice is the same as once."""
+        """Make the fleet's description be what a configuration says; or begin to, where nodes are to get there in
+        waves."""
         self._fleet.need_whole_fleet(who, "a configuration")
         await self._rolling.free(who, configuration)
         return await self._apply(who, configuration, remove_most=remove_most, way=way)

@@ -47,7 +47,6 @@ def _accepted(operation: Operation) -> Response[Operation]:
 
 
 _ROUTES = Routes(SystemFlows, "flow", tag=_TAG)
-
 _EMERGENCY = Routes(FlowService, "emergency", tag="emergency")
 
 HANDLERS = [

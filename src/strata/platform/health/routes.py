@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from litestar import get, post
-from litestar.params import JSONBody
+from litestar import get
 
 from strata.api.named import Named
 from strata.api.rights import needs
 from strata.api.services import Asked, Select
-from strata.core.texts import ListOf
-from strata.platform.health.records import Checked, CheckRun, HealthPolicy
+from strata.platform.health.records import CheckRun, HealthPolicy
 from strata.platform.health.service import HealthService
 
 _TAG = "health"
 _CHECKS = Named("/v1/health-checks", HealthService, "health_check", tag=_TAG, kind="health", current=HealthService.one)
-
-
-@post("/v1/node-health/check", tags=[_TAG], status_code=200, **needs("create", "health", 404, 409, body=True))
-async def run_health_checks(ask: Asked, data: JSONBody[CheckRun]) -> ListOf[Checked]:
-    """Run the checks of up to 1000 nodes now, and wait for what comes of it."""
-    return ListOf(items=tuple(await ask.of(HealthService).run(ask.who, data.select)))
 
 
 @get("/v1/health-policy", tags=[_TAG], **needs("read", "health"))
@@ -34,7 +26,9 @@ HANDLERS = [
     _CHECKS.put(HealthService.put),
     _CHECKS.delete(HealthService.delete),
     _CHECKS.routes.get("list_node_health", "/v1/node-health", HealthService.nodes, 404, select=Select),
-    run_health_checks,
+    _CHECKS.routes.post(
+        "run_health_checks", "/v1/node-health/check", HealthService.run, "create", 404, 409, data=CheckRun
+    ),
     show_health_policy,
     _CHECKS.routes.put("put_health_policy", "/v1/health-policy", HealthService.set_policy, "change"),
 ]

@@ -186,7 +186,7 @@ class HealthService:
         return [self._health(name) for name in names]
 
     async def run(self, who: Principal, select: str) -> Sequence[Checked]:
-        """Run the checks of nodes now."""
+        """Run the checks of up to 1000 nodes now, and wait for what comes of it."""
         nodes = self._fleet.owned(who, select)
         names = list(self._fleet.view.names(nodes))
         if not names:

@@ -7,7 +7,6 @@ from strata.platform.playbooks.service import PlaybookService
 
 _PLAYBOOKS = Named("/v1/playbooks", PlaybookService, "playbook", tag="playbooks", kind="config")
 
-
 HANDLERS = [
     _PLAYBOOKS.list(PlaybookService.all),
     _PLAYBOOKS.show(PlaybookService.one),

@@ -2,30 +2,19 @@
 
 from __future__ import annotations
 
-from litestar import post
-from litestar.params import JSONBody
-
 from strata.api.named import Named
-from strata.api.rights import needs
-from strata.api.services import Asked, NamePath
-from strata.platform.rollouts.records import PauseRequest, RolloutView
+from strata.platform.rollouts.records import PauseRequest
 from strata.platform.rollouts.service import RolloutService
 
-_TAG = "rollouts"
-_ROLLOUTS = Named("/v1/rollouts", RolloutService, "rollout", tag=_TAG)
-
-
-@post("/v1/rollouts/{name:str}/pause", tags=[_TAG], status_code=200, **needs("change", "rollout", 404, 409, body=True))
-async def pause_rollout(ask: Asked, name: NamePath, data: JSONBody[PauseRequest]) -> RolloutView:
-    """Start no further nodes. Those that have begun are finished."""
-    return await ask.of(RolloutService).pause(ask.who, name, data.reason)
-
+_ROLLOUTS = Named("/v1/rollouts", RolloutService, "rollout", tag="rollouts")
 
 HANDLERS = [
     _ROLLOUTS.list(RolloutService.all),
     _ROLLOUTS.show(RolloutService.one),
     _ROLLOUTS.routes.put("start_rollout", "/v1/rollouts/{name:str}", RolloutService.begin, "create", 404, 409),
-    pause_rollout,
+    _ROLLOUTS.routes.post(
+        "pause_rollout", "/v1/rollouts/{name:str}/pause", RolloutService.pause, "change", 404, 409, data=PauseRequest
+    ),
     _ROLLOUTS.routes.post(
         "resume_rollout", "/v1/rollouts/{name:str}/resume", RolloutService.resume, "change", 404, 409
     ),

@@ -181,7 +181,7 @@ class RolloutService:
         return self._view(name, rollout)
 
     async def pause(self, who: Principal, name: str, reason: str) -> RolloutView:
-        """Begin with no more nodes; what has been begun goes on to its end."""
+        """Start no further nodes. Those that have begun are finished."""
         return await self._change(
             who, name, "pause", ("running",), lambda rollout: self._with(rollout, "paused", reason)
         )

@@ -64,9 +64,9 @@ class SecretService:
         """The age recipient for which secrets are encrypted."""
         return self._identities.view()
 
-    async def init(self, who: Principal, *, another: bool) -> IdentityView:
-        """Make an identity, so that secrets can be encrypted for it."""
-        await self._identities.make(who.name, another=another)
+    async def init(self, who: Principal, *, new: bool) -> IdentityView:
+        """Make the service's age identity. Its private half never leaves the service."""
+        await self._identities.make(who.name, another=new)
         return self._identities.view()
 
     # secrets

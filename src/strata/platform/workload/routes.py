@@ -10,8 +10,7 @@ from strata.api.named import Named
 from strata.core.texts import PLAIN
 from strata.platform.workload.service import WorkloadService
 
-_TAG = "workload"
-_WORKLOADS = Named("/v1/workloads", WorkloadService, "workload", tag=_TAG)
+_WORKLOADS = Named("/v1/workloads", WorkloadService, "workload", tag="workload")
 
 Select = Annotated[str, QueryParameter(pattern=PLAIN, max_length=100_000, description="Which nodes; all by default.")]
 Force = Annotated[bool, QueryParameter(description="Although nodes are drained that nobody would resume then.")]
