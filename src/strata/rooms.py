@@ -77,9 +77,10 @@ def rooms(layer: str = "") -> Iterator[Room]:
     """All of them, in order; or those of one layer."""
     for name in ROOMS:
         if not layer or name.partition(".")[0] == layer:
-            room = importlib.import_module(f"strata.{name}").ROOM
+            package = f"strata.{name}"
+            room = importlib.import_module(package).ROOM
             assert isinstance(room, Room)
-            yield room
+            yield room.within(package)
 
 
 class Opens(Protocol):

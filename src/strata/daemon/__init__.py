@@ -1,7 +1,5 @@
 """Settings → fleet → the chosen layers opened on it → faces."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from strata.core.room import Room
@@ -11,10 +9,7 @@ CONFIG_FILE = Path("/etc/strata/strata.yaml")
 
 ROOM = Room(
     commands={
-        "What is wanted": {"model": "strata.daemon.model_commands:group"},
-        "The service": {
-            "serve": "strata.daemon.serve_commands:serve",
-            "doctor": "strata.daemon.doctor_commands:doctor",
-        },
+        "What is wanted": {"model": ".model_commands:group"},
+        "The service": {"serve": ".serve_commands:serve", "doctor": ".doctor_commands:doctor"},
     }
 )

@@ -1,7 +1,5 @@
 """Telemetry, energy accounting, capping and policies, and the CAPMC service."""
 
-from __future__ import annotations
-
 from strata.core.room import Room
 
-ROOM = Room(commands={"The hardware": {"energy": "strata.power.commands:energy"}})
+ROOM = Room(commands={"The hardware": {"energy": ".commands:energy"}})

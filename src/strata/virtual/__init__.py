@@ -1,7 +1,5 @@
 """Hardware that isn't there: a simulated fleet of any size, in process or behind real sockets."""
 
-from __future__ import annotations
-
 from strata.core.room import Room
 
-ROOM = Room(commands={"The service": {"virtual": "strata.virtual.commands:virtual"}})
+ROOM = Room(commands={"The service": {"virtual": ".commands:virtual"}})

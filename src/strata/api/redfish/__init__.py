@@ -2,4 +2,4 @@
 
 from strata.core.room import Room
 
-ROOM = Room(apps={"/redfish": "strata.api.redfish.routes:APP"})
+ROOM = Room(apps={"/redfish": ".routes:APP"})

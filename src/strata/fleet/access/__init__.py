@@ -3,12 +3,8 @@
 from strata.core.room import Room
 
 ROOM = Room(
-    routes=("strata.fleet.access.routes",),
+    routes=(".routes",),
     commands={
-        "The service": {
-            "auth": "strata.fleet.access.commands:auth",
-            "login": "strata.fleet.access.oidc.commands:login",
-            "logout": "strata.fleet.access.oidc.commands:logout",
-        }
+        "The service": {"auth": ".commands:auth", "login": ".oidc.commands:login", "logout": ".oidc.commands:logout"}
     },
 )

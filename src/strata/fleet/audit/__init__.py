@@ -3,7 +3,5 @@
 from strata.core.room import Room
 
 ROOM = Room(
-    services=("strata.fleet.audit.service:AuditService",),
-    routes=("strata.fleet.audit.routes",),
-    commands={"The service": {"audit": "strata.fleet.audit.commands:audit"}},
+    services=(".service:AuditService",), routes=(".routes",), commands={"The service": {"audit": ".commands:audit"}}
 )

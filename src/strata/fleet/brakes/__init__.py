@@ -2,10 +2,8 @@
 
 from strata.core.room import Room
 
-_HERE = "strata.fleet.brakes"
-
 ROOM = Room(
-    services=("strata.fleet.brakes.service:BrakeService",),
-    routes=(f"{_HERE}.routes",),
-    commands={"Brakes": {"freeze": f"{_HERE}.commands:freeze", "thaw": f"{_HERE}.commands:thaw"}},
+    services=(".service:BrakeService",),
+    routes=(".routes",),
+    commands={"Brakes": {"freeze": ".commands:freeze", "thaw": ".commands:thaw"}},
 )

@@ -2,10 +2,6 @@
 
 from strata.core.room import Room
 
-_HERE = "strata.fleet.budgets"
-
 ROOM = Room(
-    services=(f"{_HERE}.service:BudgetService",),
-    routes=(f"{_HERE}.routes",),
-    commands={"Brakes": {"budget": f"{_HERE}.commands:budget"}},
+    services=(".service:BudgetService",), routes=(".routes",), commands={"Brakes": {"budget": ".commands:budget"}}
 )

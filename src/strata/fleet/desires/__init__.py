@@ -2,12 +2,8 @@
 
 from strata.core.room import Room
 
-_HERE = "strata.fleet.desires"
-
 ROOM = Room(
-    services=("strata.fleet.desires.service:DesireService",),
-    routes=(f"{_HERE}.routes",),
-    commands={
-        "What is wanted": {"apply": f"{_HERE}.commands.apply:apply", "document": f"{_HERE}.commands.document:document"}
-    },
+    services=(".service:DesireService",),
+    routes=(".routes",),
+    commands={"What is wanted": {"apply": ".commands.apply:apply", "document": ".commands.document:document"}},
 )

@@ -2,7 +2,4 @@
 
 from strata.core.room import Room
 
-ROOM = Room(
-    services=("strata.fleet.machine.service:MachineService",),
-    routes=("strata.fleet.machine.routes",),
-)
+ROOM = Room(services=(".service:MachineService",), routes=(".routes",))

@@ -2,13 +2,13 @@
 
 from strata.core.room import Room
 
-_LOOK, _CHANGE = "strata.fleet.nodes.commands.look", "strata.fleet.nodes.commands.change"
+_LOOK, _CHANGE = ".commands.look", ".commands.change"
 
 ROOM = Room(
-    services=("strata.fleet.nodes.service:NodeService",),
-    routes=("strata.fleet.nodes.routes.nodes", "strata.fleet.nodes.routes.state"),
+    services=(".service:NodeService",),
+    routes=(".routes.nodes", ".routes.state"),
     commands={
-        "The fleet": {"node": f"{_LOOK}:node", "ssh": "strata.fleet.nodes.commands.ssh:ssh"},
+        "The fleet": {"node": f"{_LOOK}:node", "ssh": ".commands.ssh:ssh"},
         "Looking": {
             "node list": f"{_LOOK}:list_",
             "node show": f"{_LOOK}:show",
@@ -22,7 +22,7 @@ ROOM = Room(
             "node release": f"{_CHANGE}:release",
             "node retry": f"{_CHANGE}:retry",
             "node add": f"{_CHANGE}:add",
-            "node edit": "strata.fleet.nodes.commands.edit:edit",
+            "node edit": ".commands.edit:edit",
             "node delete": f"{_CHANGE}:delete",
         },
     },

@@ -3,7 +3,7 @@
 from strata.core.room import Room
 
 ROOM = Room(
-    services=("strata.fleet.operations.service:OperationService",),
-    routes=("strata.fleet.operations.routes",),
-    commands={"What is wanted": {"operation": "strata.fleet.operations.commands:operation"}},
+    services=(".service:OperationService",),
+    routes=(".routes",),
+    commands={"What is wanted": {"operation": ".commands:operation"}},
 )

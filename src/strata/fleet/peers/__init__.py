@@ -2,4 +2,4 @@
 
 from strata.core.room import Room
 
-ROOM = Room(raw_apps={"/peer/v1": "strata.fleet.peers.routes:peers_app"})
+ROOM = Room(raw_apps={"/peer/v1": ".routes:peers_app"})

@@ -2,7 +2,4 @@
 
 from strata.core.room import Room
 
-ROOM = Room(
-    services=("strata.fleet.plans.service:PlanService",),
-    commands={"What is wanted": {"plan": "strata.fleet.plans.commands:plan"}},
-)
+ROOM = Room(services=(".service:PlanService",), commands={"What is wanted": {"plan": ".commands:plan"}})

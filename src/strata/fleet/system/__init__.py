@@ -2,17 +2,15 @@
 
 from strata.core.room import Room
 
-_HERE = "strata.fleet.system"
-
 ROOM = Room(
-    services=("strata.fleet.system.service:SystemService",),
-    routes=(f"{_HERE}.routes",),
+    services=(".service:SystemService",),
+    routes=(".routes",),
     commands={
-        "The fleet": {"status": f"{_HERE}.commands.status:status"},
+        "The fleet": {"status": ".commands.status:status"},
         "The service": {
-            "store": f"{_HERE}.commands.store:store",
-            "log-level": f"{_HERE}.commands.status:log_level",
-            "version": f"{_HERE}.commands.status:version",
+            "store": ".commands.store:store",
+            "log-level": ".commands.status:log_level",
+            "version": ".commands.status:version",
         },
     },
 )

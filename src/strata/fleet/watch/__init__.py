@@ -3,7 +3,5 @@
 from strata.core.room import Room
 
 ROOM = Room(
-    services=("strata.fleet.watch.service:WatchService",),
-    routes=("strata.fleet.watch.routes",),
-    commands={"The fleet": {"watch": "strata.fleet.watch.commands:watch"}},
+    services=(".service:WatchService",), routes=(".routes",), commands={"The fleet": {"watch": ".commands:watch"}}
 )

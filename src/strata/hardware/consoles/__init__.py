@@ -1,17 +1,11 @@
 """What nodes print: captured, kept, searched, watched for trouble."""
 
-from __future__ import annotations
-
 from strata.core.room import Room
 
 ROOM = Room(
-    routes=("strata.hardware.consoles.routes",),
+    routes=(".routes",),
     commands={
-        "The hardware": {
-            "console": "strata.hardware.consoles.commands.console:console",
-        },
-        "Through the BMCs": {
-            "hardware console": "strata.hardware.consoles.commands.console:console",
-        },
+        "The hardware": {"console": ".commands.console:console"},
+        "Through the BMCs": {"hardware console": ".commands.console:console"},
     },
 )

@@ -1,14 +1,5 @@
 """The users and passwords with which Strata logs in to BMCs (sealed), and the certificates that it accepts."""
 
-from __future__ import annotations
-
 from strata.core.room import Room
 
-ROOM = Room(
-    routes=("strata.hardware.credentials.routes",),
-    commands={
-        "Through the BMCs": {
-            "hardware credentials": "strata.hardware.credentials.commands:credentials",
-        },
-    },
-)
+ROOM = Room(routes=(".routes",), commands={"Through the BMCs": {"hardware credentials": ".commands:credentials"}})

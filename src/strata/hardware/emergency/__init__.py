@@ -1,14 +1,5 @@
 """The red button: power goes away at once."""
 
-from __future__ import annotations
-
 from strata.core.room import Room
 
-ROOM = Room(
-    routes=("strata.hardware.emergency.routes",),
-    commands={
-        "The hardware": {
-            "emergency-off": "strata.hardware.emergency.commands:emergency_off",
-        },
-    },
-)
+ROOM = Room(routes=(".routes",), commands={"The hardware": {"emergency-off": ".commands:emergency_off"}})

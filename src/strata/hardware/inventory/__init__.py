@@ -1,20 +1,18 @@
 """What hardware there is and was, and conflicts in it."""
 
-from __future__ import annotations
-
 from strata.core.room import Room
 
 ROOM = Room(
-    routes=("strata.hardware.inventory.routes",),
+    routes=(".routes",),
     commands={
         "What there is": {
-            "hardware discover": "strata.hardware.inventory.commands:discover",
-            "hardware list": "strata.hardware.inventory.commands:list_",
-            "hardware show": "strata.hardware.inventory.commands:show",
-            "hardware components": "strata.hardware.inventory.commands:components",
-            "hardware history": "strata.hardware.inventory.commands:history",
-            "hardware conflicts": "strata.hardware.inventory.commands:conflicts",
-            "hardware forget": "strata.hardware.inventory.commands:forget",
-        },
+            "hardware discover": ".commands:discover",
+            "hardware list": ".commands:list_",
+            "hardware show": ".commands:show",
+            "hardware components": ".commands:components",
+            "hardware history": ".commands:history",
+            "hardware conflicts": ".commands:conflicts",
+            "hardware forget": ".commands:forget",
+        }
     },
 )

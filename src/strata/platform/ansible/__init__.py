@@ -2,10 +2,8 @@
 
 from strata.core.room import Room
 
-_HERE = "strata.platform.ansible"
-
 ROOM = Room(
-    services=(f"{_HERE}.service:AnsibleService",),
-    routes=(f"{_HERE}.routes",),
-    commands={"What is wanted": {"ansible": f"{_HERE}.commands:ansible"}},
+    services=(".service:AnsibleService",),
+    routes=(".routes",),
+    commands={"What is wanted": {"ansible": ".commands:ansible"}},
 )

@@ -2,10 +2,8 @@
 
 from strata.core.room import Room
 
-_HERE = "strata.platform.cloudinit"
-
 ROOM = Room(
-    services=(f"{_HERE}.service:CloudInitService",),
-    routes=(f"{_HERE}.routes",),
-    commands={"What is wanted": {"cloud-init": f"{_HERE}.commands:cloud_init"}},
+    services=(".service:CloudInitService",),
+    routes=(".routes",),
+    commands={"What is wanted": {"cloud-init": ".commands:cloud_init"}},
 )

@@ -2,10 +2,8 @@
 
 from strata.core.room import Room
 
-_HERE = "strata.platform.config"
-
 ROOM = Room(
-    services=(f"{_HERE}.service:ConfigService",),
-    routes=(f"{_HERE}.routes",),
-    commands={"What is wanted": {"config": f"{_HERE}.commands:config"}},
+    services=(".service:ConfigService",),
+    routes=(".routes",),
+    commands={"What is wanted": {"config": ".commands:config"}},
 )

@@ -2,9 +2,4 @@
 
 from strata.core.room import Room
 
-_HERE = "strata.platform.delivery"
-
-ROOM = Room(
-    services=(f"{_HERE}.service:DeliveryService",),
-    routes=(f"{_HERE}.routes",),
-)
+ROOM = Room(services=(".service:DeliveryService",), routes=(".routes",))

@@ -2,10 +2,8 @@
 
 from strata.core.room import Room
 
-_HERE = "strata.platform.playbooks"
-
 ROOM = Room(
-    services=(f"{_HERE}.service:PlaybookService",),
-    routes=(f"{_HERE}.routes",),
-    commands={"What is wanted": {"playbook": f"{_HERE}.commands:playbook"}},
+    services=(".service:PlaybookService",),
+    routes=(".routes",),
+    commands={"What is wanted": {"playbook": ".commands:playbook"}},
 )

@@ -2,10 +2,8 @@
 
 from strata.core.room import Room
 
-_HERE = "strata.platform.rollouts"
-
 ROOM = Room(
-    services=(f"{_HERE}.service:RolloutService",),
-    routes=(f"{_HERE}.routes",),
-    commands={"What is wanted": {"rollout": f"{_HERE}.commands:rollout"}},
+    services=(".service:RolloutService",),
+    routes=(".routes",),
+    commands={"What is wanted": {"rollout": ".commands:rollout"}},
 )

@@ -2,10 +2,8 @@
 
 from strata.core.room import Room
 
-_HERE = "strata.platform.secrets"
-
 ROOM = Room(
-    services=(f"{_HERE}.service:SecretService",),
-    routes=(f"{_HERE}.routes",),
-    commands={"What is wanted": {"secret": f"{_HERE}.commands:secret"}},
+    services=(".service:SecretService",),
+    routes=(".routes",),
+    commands={"What is wanted": {"secret": ".commands:secret"}},
 )

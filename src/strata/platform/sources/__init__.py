@@ -2,10 +2,8 @@
 
 from strata.core.room import Room
 
-_HERE = "strata.platform.sources"
-
 ROOM = Room(
-    services=(f"{_HERE}.service:SourceService",),
-    routes=(f"{_HERE}.routes",),
-    commands={"What is wanted": {"image-source": f"{_HERE}.commands:image_source"}},
+    services=(".service:SourceService",),
+    routes=(".routes",),
+    commands={"What is wanted": {"image-source": ".commands:image_source"}},
 )

@@ -2,4 +2,4 @@
 
 from strata.core.room import Room
 
-ROOM = Room(apps={"/capmc": "strata.power.capmc.door:capmc_app"})
+ROOM = Room(apps={"/capmc": ".door:capmc_app"})

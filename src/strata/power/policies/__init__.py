@@ -1,10 +1,5 @@
 """Power policies: documents that say how caps and idle nodes are managed under the site limit. Pure."""
 
-from __future__ import annotations
-
 from strata.core.room import Room
 
-ROOM = Room(
-    routes=("strata.power.policies.routes",),
-    commands={"Policies": {"power policy": "strata.power.policies.commands:policy"}},
-)
+ROOM = Room(routes=(".routes",), commands={"Policies": {"power policy": ".commands:policy"}})

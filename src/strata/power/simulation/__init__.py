@@ -1,7 +1,5 @@
 """A power policy tried on a simulated machine and a trace of jobs, before it runs."""
 
-from __future__ import annotations
-
 from strata.core.room import Room
 
-ROOM = Room(commands={"Policies": {"power simulate": "strata.power.simulation.commands:simulate"}})
+ROOM = Room(commands={"Policies": {"power simulate": ".commands:simulate"}})

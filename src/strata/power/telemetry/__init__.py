@@ -1,16 +1,14 @@
 """Measuring power: what nodes, cabinets and the machine draw."""
 
-from __future__ import annotations
-
 from strata.core.room import Room
 
 ROOM = Room(
-    routes=("strata.power.telemetry.routes",),
+    routes=(".routes",),
     commands={
         "What is drawn": {
-            "energy show": "strata.power.telemetry.commands:show",
-            "energy top": "strata.power.telemetry.commands:top",
-            "energy history": "strata.power.telemetry.commands:history",
+            "energy show": ".commands:show",
+            "energy top": ".commands:top",
+            "energy history": ".commands:history",
         }
     },
 )

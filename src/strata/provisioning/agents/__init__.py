@@ -1,15 +1,9 @@
 """The controller's side of the agents that run on nodes: who is attached, what they say, what they are told."""
 
-from __future__ import annotations
-
 from strata.core.room import Room
 
 ROOM = Room(
-    routes=("strata.provisioning.agents.routes",),
-    raw_apps={"/agent/v1": "strata.provisioning.agents.door:agents_app"},
-    commands={
-        "Their agents": {
-            "node agent": "strata.provisioning.agents.commands:agent",
-        },
-    },
+    routes=(".routes",),
+    raw_apps={"/agent/v1": ".door:agents_app"},
+    commands={"Their agents": {"node agent": ".commands:agent"}},
 )

@@ -1,14 +1,5 @@
 """The networks that machines boot from, as the site declares them for all controllers; each serves those it is on."""
 
-from __future__ import annotations
-
 from strata.core.room import Room
 
-ROOM = Room(
-    routes=("strata.provisioning.bootnets.routes",),
-    commands={
-        "The hardware": {
-            "network": "strata.provisioning.bootnets.commands:network",
-        },
-    },
-)
+ROOM = Room(routes=(".routes",), commands={"The hardware": {"network": ".commands:network"}})

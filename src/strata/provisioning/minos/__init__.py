@@ -4,14 +4,6 @@ Built from the machine's own Debian packages, the same inputs to the same bytes,
 of how they boot, or of the agent beyond that it is a Python package.
 """
 
-from __future__ import annotations
-
 from strata.core.room import Room
 
-ROOM = Room(
-    commands={
-        "The service": {
-            "minos": "strata.provisioning.minos.commands:minos",
-        },
-    },
-)
+ROOM = Room(commands={"The service": {"minos": ".commands:minos"}})

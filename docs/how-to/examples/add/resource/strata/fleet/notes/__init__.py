@@ -2,8 +2,4 @@
 
 from strata.core.room import Room
 
-ROOM = Room(
-    services=("strata.fleet.notes.service:Notes",),
-    routes=("strata.fleet.notes.routes",),
-    commands={"The fleet": {"note": "strata.fleet.notes.commands:note"}},
-)
+ROOM = Room(services=(".service:Notes",), routes=(".routes",), commands={"The fleet": {"note": ".commands:note"}})
