@@ -15,7 +15,7 @@ from litestar import Response, delete, get, post, put
 from litestar.handlers import HTTPRouteHandler as Route
 from litestar.params import JSONBody
 
-from strata.api.http import finite, seal, unseal
+from strata.api.http import seal, unseal
 from strata.api.rights import answers, needs
 from strata.api.services import Asked, NamePath
 from strata.core.texts import ListOf
@@ -35,7 +35,7 @@ class Routes(Generic[S]):
     have beside them is the body; or the fields of the body's type are, where ``data`` names that.
 
     A sequence is given as a ``ListOf``, an operation that was begun with its place. A ``cursor`` is opaque to the
-    client and plain to ``call``, as is the ``next`` of a page. A time must be finite.
+    client and plain to ``call``, as is the ``next`` of a page.
     """
 
     def __init__(self, service: type[S], kind: str, *, tag: str) -> None:
@@ -89,9 +89,6 @@ class Routes(Generic[S]):
         async def handle(ask: Asked, **found: Any) -> Any:
             if "cursor" in found:
                 found["cursor"] = unseal(found["cursor"])
-            for name, value in found.items():
-                if isinstance(value, float):
-                    finite(value, name)
             given = {own[name].name: found[name] for name in own}
             if spread is not None:
                 given |= msgspec.structs.asdict(found["data"])

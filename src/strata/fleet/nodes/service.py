@@ -238,7 +238,7 @@ class NodeService:
         return await history.of_node(uid, since=since, until=until, limit=limit, before=after or None)
 
     async def past(self, who: Principal, name: str, time: float) -> PastView:
-        """Its facts at a time."""
+        """Its facts at a past time."""
         uid, history = self._uid(who, name), await self._history(name)
         state = await history.state_at(uid, time)
         facts = {variable: state.get(variable, "unknown") for variable in self._fleet.controller.model.variables}

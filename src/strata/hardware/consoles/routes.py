@@ -9,7 +9,7 @@ from litestar.params import PathParameter, QueryParameter
 from litestar.response import Stream
 
 from strata.api import sse
-from strata.api.http import AnyRequest, finite
+from strata.api.http import AnyRequest
 from strata.api.rights import needs
 from strata.api.routing import Routes
 from strata.api.services import Asked, NodePath, Select, Time, Watchers
@@ -68,8 +68,8 @@ async def search_consoles(
         select=select,
         text=text,
         regex=regex,
-        since=finite(since, "since"),
-        until=finite(until, "until"),
+        since=since,
+        until=until,
         limit=limit,
     )
     return await ask.of(ConsoleService).search(ask.who, query)

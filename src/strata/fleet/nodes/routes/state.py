@@ -7,13 +7,11 @@ from typing import Annotated
 from litestar import get
 from litestar.params import QueryParameter
 
-from strata.api.http import finite
 from strata.api.rights import needs
 from strata.api.routing import Routes
 from strata.api.services import Asked, Cursor, Limit, NodePath, Select, Time
 from strata.core.errors import BadRequest
 from strata.core.texts import PLAIN
-from strata.fleet.history.records import PastView
 from strata.fleet.nodes.service import NodeService
 from strata.fleet.plans.records import PlanView
 from strata.fleet.plans.service import PlanService
@@ -47,13 +45,6 @@ async def plan(ask: Asked, name: NodePath, wishes: Wishes = None) -> PlanView:
     return await ask.of(PlanService).plan_node(ask.who, name, parse_wishes(wishes))
 
 
-@get("/v1/nodes/{name:str}/at", tags=[_TAG], **needs("read", "node", 404, 410))
-async def past(ask: Asked, name: NodePath, time: Annotated[float, QueryParameter(ge=0, le=1e11)]) -> PastView:
-    """Its facts at a past time."""
-    finite(time, "time")
-    return await ask.of(NodeService).past(ask.who, name, time)
-
-
 _ROUTES = Routes(NodeService, "node", tag=_TAG)
 
 HANDLERS = [
@@ -83,5 +74,13 @@ HANDLERS = [
         until=Time,
         limit=Limit,
     ),
-    past,
+    _ROUTES.get(
+        "past",
+        "/v1/nodes/{name:str}/at",
+        NodeService.past,
+        404,
+        410,
+        name=NodePath,
+        time=Annotated[float, QueryParameter(ge=0, le=1e11)],
+    ),
 ]
