@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator
+from importlib.util import resolve_name
+from types import ModuleType
 from typing import Any, Literal, Protocol
 
 from strata.core.room import Room
@@ -73,14 +75,14 @@ ROOMS = (
 )
 
 
-def rooms(layer: str = "") -> Iterator[Room]:
-    """All of them, in order; or those of one layer."""
+def rooms(layer: str = "") -> Iterator[tuple[str, Room]]:
+    """All of them with their packages, in order; or those of one layer."""
     for name in ROOMS:
         if not layer or name.partition(".")[0] == layer:
             package = f"strata.{name}"
             room = importlib.import_module(package).ROOM
             assert isinstance(room, Room)
-            yield room.within(package)
+            yield package, room
 
 
 class Opens(Protocol):
@@ -95,7 +97,7 @@ class Opens(Protocol):
 
 def put_services(fleet: Opens, layer: str) -> list[Any]:
     """Make the services that the layer's rooms name, and put them on the fleet."""
-    return [fleet.put(_named(place)(fleet)) for room in rooms(layer) for place in room.services]
+    return [fleet.put(_named(place, package)(fleet)) for package, room in rooms(layer) for place in room.services]
 
 
 async def open_services(fleet: Opens, layer: str) -> None:
@@ -105,31 +107,31 @@ async def open_services(fleet: Opens, layer: str) -> None:
             await fleet.keep(service)
 
 
-def handlers() -> list[Any]:
-    """Every REST handler."""
-    return [one for room in rooms() for module in room.routes for one in importlib.import_module(module).HANDLERS]
+def route_modules() -> Iterator[ModuleType]:
+    """The modules with REST routes."""
+    return (importlib.import_module(module, package) for package, room in rooms() for module in room.routes)
 
 
 def apps(kind: Literal["apps", "raw_apps"]) -> dict[str, Any]:
     """ASGI applications by the path that they answer."""
     found = {}
-    for room in rooms():
+    for package, room in rooms():
         for path, place in getattr(room, kind).items():
-            found[path] = _named(place)
+            found[path] = _named(place, package)
     return found
 
 
 def commands(group: str = "") -> Iterator[tuple[str, str, str]]:
     """The commands below ``group`` (``""``: below ``strata`` itself): section of the help, last word, where it is. A
     room is imported when its turn comes: whoever has found a word needs none of the rooms after it."""
-    for room in rooms():
+    for package, room in rooms():
         for section, table in room.commands.items():
             for words, place in table.items():
                 before, _, last = words.rpartition(" ")
                 if before == group:
-                    yield section, last, place
+                    yield section, last, resolve_name(place, package)
 
 
-def _named(place: str) -> Any:
+def _named(place: str, package: str) -> Any:
     module, _, name = place.partition(":")
-    return getattr(importlib.import_module(module), name)
+    return getattr(importlib.import_module(module, package), name)

@@ -51,6 +51,10 @@ class Post:
 
 
 _ROUTES = Routes(Post, "note", tag="post")
+_ROUTES.get("list_letters", "/letters", Post.letters, since=Time, limit=Limit, cursor=Cursor)
+_ROUTES.get("list_stamps", "/stamps", Post.stamps)
+_ROUTES.post("send", "/people/{name:str}", Post.send, "change")
+_ROUTES.post("weigh", "/scales", Post.weigh, "change", data=Parcel)
 
 
 @pytest.fixture
@@ -58,12 +62,7 @@ async def client() -> AsyncIterator[httpx.AsyncClient]:
     services = Services()
     services.put(Post())
     app = Litestar(
-        [
-            _ROUTES.get("list_letters", "/letters", Post.letters, since=Time, limit=Limit, cursor=Cursor),
-            _ROUTES.get("list_stamps", "/stamps", Post.stamps),
-            _ROUTES.post("send", "/people/{name:str}", Post.send, "change"),
-            _ROUTES.post("weigh", "/scales", Post.weigh, "change", data=Parcel),
-        ],
+        _ROUTES.made,
         dependencies={"ask": Provide(lambda: Ask(LOCAL_ADMIN, services), sync_to_thread=False)},
         exception_handlers={Exception: _to_problem},
         openapi_config=None,

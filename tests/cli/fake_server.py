@@ -48,6 +48,8 @@ class FakeServer:
         self.audit: list[Json] = []
         self.history: list[Json] = []
         self.alerts: list[Json] = []
+        self.rollouts: list[Json] = []
+        self.images: list[Json] = []
         self.plan: Json = {"nodes": 0, "classes": [], "totals": {}}
         self.node_plan: Json = {"status": "done", "steps": [], "observe": [], "cost": 0.0, "reason": ""}
         self.why: Json = {}
@@ -599,6 +601,8 @@ ROUTES: list[tuple[str, str, str, Callable[[FakeServer, Call], Any]]] = [
     ("GET", "/v1/why", "select", lambda fake, call: {"items": [fake.why], "total": 1, "unasked": 0}),
     ("GET", "/v1/history", "select since until limit", lambda fake, call: {"items": fake.history}),
     ("GET", "/v1/alerts", "all limit cursor", lambda fake, call: _page(fake, call, fake.alerts)),
+    ("GET", "/v1/rollouts", "", lambda fake, call: {"items": fake.rollouts}),
+    ("GET", "/v1/images", "", lambda fake, call: {"items": fake.images}),
     ("GET", "/v1/nodes/([^/]+)/plan", "set", _plan_node),
     ("GET", "/v1/nodes/([^/]+)/at", "time", _past),
     ("POST", "/v1/desires", "", set_desires),

@@ -296,8 +296,18 @@ def test_the_command_alone_says_what_needs_somebody(server: FakeServer, run: Run
     server.add_node("n3", state="held")
     result = run()
     assert any(line.strip().startswith("strata node why state:held") for line in result.lines)
-    for line in result.lines[3:-1]:
+    rollout = {"name": "december", "state": "paused", "wave": 2, "waves": 3, "reason": "lunch", "waits_for": ""}
+    server.rollouts = [rollout, {**rollout, "name": "old", "state": "done"}]
+    result = run()
+    assert "rollouts  december: paused, wave 2 of 3; lunch" in result.lines
+    assert any(line.strip().startswith("strata rollout resume december") for line in result.lines)
+    for line in result.lines[4:-1]:
         assert "--help" not in line, "what is offered shows something"
+
+
+def test_an_option_of_a_command_that_is_typed_before_it_is_told_its_place(run: Run) -> None:
+    assert "options of a command come after it" in run("--json", "node", "list").err
+    assert "come after it" not in run("node", "list", "--jsn").err
 
 
 @pytest.mark.parametrize(
@@ -475,12 +485,19 @@ def test_completion_scripts_name_the_command(run: Run, shell: str) -> None:
         ("strata node set @g", {"@gpu"}),
         ("strata node list state:f", {"state:faulted", "state:frozen"}),
         ("strata operation show j", {"j1"}),
+        ("strata alert show 5", {"53c0fa4e7caa5ad1f5a1"}),
+        ("strata rollout pause d", {"december"}),
+        ("strata image promote s", {"slurm:1", "slurm:2"}),
+        ("strata group show g", {"gpu"}),
     ],
 )
 def test_the_shell_completes(server: FakeServer, words: str, expected: set[str]) -> None:
     server.add_node("n1")
     server.add_node("n2")
     server.job(2)
+    server.alerts = [{"id": "53c0fa4e7caa5ad1f5a1", "state": "over"}]
+    server.rollouts = [{"name": "december"}]
+    server.images = [{"name": "slurm", "tag": "1"}, {"name": "slurm", "tag": "2"}]
     server.groups["gpu"] = {"name": "gpu", "members": "n1", "description": "", "count": 1, "revision": 1}
     done = strata(
         _STRATA_COMPLETE="bash_complete",

@@ -275,7 +275,9 @@ def test_ssh_goes_to_the_address_and_knows_the_host_by_its_name(
         {"mac": "52:54:00:00:00:02", "address": "10.0.0.7"},
     ]
     assert run("ssh", "root@n1", "--jump", "gate", "--", "ls", "-l").code == 0
-    assert started == [["ssh", "-o", "HostKeyAlias=n1", "-J", "gate", "--", "root@10.0.0.7", "ls", "-l"]]
+    assert started == [
+        ["ssh", "-o", "HostKeyAlias=n1", "-o", "ConnectTimeout=10", "-J", "gate", "--", "root@10.0.0.7", "ls", "-l"]
+    ]
     fleet.nodes["n2"]["interfaces"] = []
     assert "no address is known of it" in run("ssh", "n2").err
 
@@ -284,6 +286,12 @@ def test_top_shows_what_needs_somebody_before_what_moves(fleet: FakeServer, run:
     doing = {"mutation": "boot", "since": time.time() - 30}
     fleet.nodes["n4"].update(state="converging", doing=doing)
     fleet.alerts = [{"severity": "critical", "state": "open", "node": "n3", "message": "power lost\x1b[2J"}]
+    told = {"nodes": "n2", "state": "waiting", "blocked_by": [{"kind": "back-off", "name": "power-on"}]}
+    fleet.nodes["n2"].update(state="waiting")
+    fleet.why = told
+    shown = run("top", "--once").lines
+    assert any(line.split() == ["n2", "waiting", "-", "back-off", "power-on"] for line in shown)
+    fleet.nodes["n2"].update(state="ready")
     shown = run("top", "--once").lines
     assert shown[0].startswith("4 nodes   controller here, up ")
     assert shown[2].split() == ["#", "2", "ready", ">", "1", "converging", "X", "1", "faulted"]

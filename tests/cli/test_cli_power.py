@@ -127,7 +127,7 @@ def test_without_a_selection_the_machine_and_its_cabinets_are_shown(server: Fake
         ["system", "2.5", "MW"], ["x1000", "2.5", "MW"], ["(no", "place)", "-"],
     ]  # fmt: skip
     assert "3 of 4" in done.lines[1]
-    assert "208.3 kWh in the last 5m; 75% of that was measured" in done.err
+    assert "208.3 kWh in the last 5m; measured for 75% of that time" in done.err
     assert run("energy", "show", "--json").json["system"]["known"] == 0.75
     assert run("energy", "show", "--sort", "power").code == 2
 

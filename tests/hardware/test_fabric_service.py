@@ -10,6 +10,7 @@ from strata.core.errors import NotFound, Unavailable
 from strata.fleet.access.principal import LOCAL_ADMIN, Principal
 from strata.hardware.discovery.crawl import crawl
 from strata.hardware.fabric.service import FabricService, cabling
+from strata.hardware.inventory.nodes import NodesByBmc
 from strata.hardware.inventory.store import Inventory
 from support.simulated_machine import SimulatedMachine, simulated_machine
 
@@ -27,10 +28,16 @@ async def recorded(machine: SimulatedMachine, *names: str) -> Inventory:
     return inventory
 
 
+def fabric_of(machine: SimulatedMachine, inventory: Inventory, file: Path | None = None) -> FabricService:
+    """Over this inventory."""
+    nodes = NodesByBmc(machine.service.registry)
+    return FabricService(machine.service, lambda: cabling(inventory), nodes.at, file=file)
+
+
 async def test_the_graph_is_what_switches_and_nodes_say(tmp_path: Path) -> None:
     async with simulated_machine(tmp_path, NODES, on=True) as machine:
         inventory = await recorded(machine, *machine.plant.network.names, *machine.nodes.names)
-        fabric = FabricService(machine.service, lambda: cabling(inventory))
+        fabric = fabric_of(machine, inventory)
         view = await fabric.graph(LOCAL_ADMIN)
         on = {switch.id: switch.nodes for switch in view.switches}
         assert on["sw-leaf1"] == "n[00001-00032]" and on["sw-leaf2"] == "n[00033-00040]" and on["sw-spine1"] == ""
@@ -49,15 +56,15 @@ async def test_switches_that_tell_nothing_are_known_by_the_nodes_that_hear_them(
     wires.write_text("switch,port,node,nic\nsw-leaf1,01,n00001,\nsw-leaf1,03,n00009,\n")
     async with simulated_machine(tmp_path, NODES, on=True) as machine:
         inventory = await recorded(machine, *machine.nodes.names)
-        heard = await FabricService(machine.service, lambda: cabling(inventory)).graph(LOCAL_ADMIN)
+        heard = await fabric_of(machine, inventory).graph(LOCAL_ADMIN)
         assert [switch.nodes for switch in heard.switches] == ["n[00001-00032]", "n[00033-00040]"]
-        fabric = FabricService(machine.service, lambda: cabling(inventory), file=wires)
+        fabric = fabric_of(machine, inventory, wires)
         view = await fabric.graph(LOCAL_ADMIN)
         assert [switch.nodes for switch in view.switches] == ["n[00001-00032]", "n[00033-00040]"]
         assert view.conflicts == ("sw-leaf1:03: the topology file says n00009:?, n00002:NIC1 is heard",)
         wires.unlink()
         with pytest.raises(Unavailable, match=r"wires\.csv"):
-            await FabricService(machine.service, lambda: cabling(inventory), file=wires).graph(LOCAL_ADMIN)
+            await fabric_of(machine, inventory, wires).graph(LOCAL_ADMIN)
         await inventory.stop()
 
 
@@ -67,7 +74,7 @@ async def test_nobody_sees_nodes_beyond_its_scope(tmp_path: Path) -> None:
         await service.edits.put_group("mine", service.registry.select("n00001"), "test")
         await service.settled(await service.controller.store.revision())
         inventory = await recorded(machine, *machine.plant.network.names, *machine.nodes.names)
-        fabric = FabricService(service, lambda: cabling(inventory))
+        fabric = fabric_of(machine, inventory)
         me = Principal(name="me", role="viewer", scope=("mine",))
         view = await fabric.graph(me)
         assert [switch.nodes for switch in view.switches if switch.nodes] == ["n00001"]

@@ -29,6 +29,7 @@ from strata.hardware.credentials.service import BmcCredentialService
 from strata.hardware.discovery.crawl import crawl
 from strata.hardware.emergency.service import EmergencyService
 from strata.hardware.fabric.service import FabricService
+from strata.hardware.inventory.nodes import NodesByBmc
 from strata.hardware.inventory.records import Found
 from strata.store.audit import Ledger, verify
 from strata.store.sqlite.store import SqliteStore
@@ -106,7 +107,7 @@ async def site(count: int = 4) -> AsyncIterator[Site]:
             rooms={
                 BmcCredentialService: keeper,
                 EmergencyService: EmergencyService(service, machine.bmcs),
-                FabricService: FabricService(service, founds),
+                FabricService: FabricService(service, founds, NodesByBmc(service.registry).at),
             },
         )
         api = ApiServer(services, directory / "admin.sock")

@@ -59,7 +59,8 @@ class Bench:
     def client(self) -> httpx.AsyncClient:
         """The API's admin door over this service."""
         services = api_services(
-            authenticator=Authenticator(self.fleet.store, Ledger(self.fleet.store)), rooms={AlertService: self.service}
+            authenticator=Authenticator(self.fleet.store, Ledger(self.fleet.store)),
+            rooms={AlertService: self.service, EventHub: self.hub},
         )
         transport = httpx.ASGITransport(app=create_app(services, "admin"), raise_app_exceptions=False)
         return httpx.AsyncClient(transport=transport, base_url="http://strata")

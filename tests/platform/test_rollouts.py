@@ -218,8 +218,29 @@ def test_nodes_that_somebody_has_switched_off_are_no_failures_and_catch_up_when_
         await start(cluster, spec(max_failures="0"))
         view = await to(cluster)
         assert (view.state, view.counts.ready, view.counts.failed, view.counts.excused) == ("done", 4, 0, 2)
+        assert fleet.controller.counts()["off"] == 2, "what they are to have waits until they are wanted on"
         await fleet.edits.set_desires(mine, {}, ("power",), "alice")
         await cluster.until(lambda: images(cluster) == {"v2": 6}, LONG)
+
+    on(6, story)
+
+
+@pytest.mark.parametrize("how", ["pause", "go back"])
+def test_a_node_that_was_switched_off_meanwhile_stays_off_when_the_change_is_taken_back(how: str) -> None:
+    async def story(cluster: Cluster) -> None:
+        fleet = cluster.fleet
+        await fleet.edits.set_desires(fleet.registry.select("*"), {"image": ["v1"]}, (), "alice")
+        await start(cluster, spec(waves=("100%",), soak=3600.0))
+        await cluster.until(lambda: images(cluster).get("v2", 0) >= 2, LONG)
+        mine = fleet.registry.select("*")
+        await fleet.settled((await fleet.edits.set_desires(mine, {"power": ["off"]}, (), "alice")).revision)
+        if how == "pause":
+            await cluster.rollouts.pause(LOCAL_ADMIN, NAME, "lunch")
+        else:
+            await cluster.rollouts.abort(LOCAL_ADMIN, NAME, AbortRequest(reason="no", rollback=True))
+            assert (await to(cluster)).state == "rolled-back"
+        await cluster.until(lambda: fleet.controller.counts()["off"] == 6, LONG)
+        assert fleet.controller.counts()["unreachable"] == 0
 
     on(6, story)
 

@@ -132,7 +132,6 @@ class Site:
             cast("Any", SimpleNamespace(get=self._inventory)),
             self.elsewhere,
             expects_agents=lambda: self.expects_agents,
-            monotonic=lambda: self.now,
         )
         self.exec = ExecService(cast("Any", service), self.hub, self.elsewhere)
         self.limited: list[LimitsWanted] = []

@@ -14,7 +14,7 @@ from strata.api.nginx import Nginx, find_nginx, free_port
 from strata.api.nginx_config import FrontDoor
 from strata.core.errors import BadRequest
 from strata.fleet.access.authority import Authority
-from strata.provisioning.boot.open import BootFiles, server_block
+from strata.provisioning.boot.open import BootFiles
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
@@ -78,7 +78,7 @@ async def test_no_path_leaves_the_folder(base: str) -> None:
 
 
 def test_the_block_is_one_that_nginx_takes_for_several_networks(tmp_path: Path) -> None:
-    block = server_block(BootFiles(hosts=("127.0.0.1", "::1"), port=free_port("127.0.0.1"), root=tmp_path))
+    block = BootFiles(hosts=("127.0.0.1", "::1"), port=free_port("127.0.0.1"), root=tmp_path).block(tmp_path)
     config = tmp_path / "nginx.conf"
     config.write_text(f"pid {tmp_path}/pid;\nerror_log stderr;\nevents {{}}\nhttp {{\naccess_log off;\n{block}\n}}\n")
     done = subprocess.run([find_nginx(), "-t", "-c", config], capture_output=True, text=True, check=False)
@@ -88,4 +88,4 @@ def test_the_block_is_one_that_nginx_takes_for_several_networks(tmp_path: Path) 
 @pytest.mark.parametrize("root", ["relative", '/a";evil', "/a$b"])
 def test_a_path_that_nginx_would_read_as_something_else_is_refused(root: str) -> None:
     with pytest.raises(BadRequest):
-        server_block(BootFiles(hosts=("127.0.0.1",), port=1, root=Path(root)))
+        BootFiles(hosts=("127.0.0.1",), port=1, root=Path(root)).block(Path(root))

@@ -319,7 +319,7 @@ def test_the_commands_make_show_kill_and_take_away_a_chassis(tmp_path, capsys):
             ("n0001", "bios", "off"),
             ("n0002", "uefi", "off"),
         ]
-        assert "it is off" in strata("virtual", "kill", "n0001")[1]
+        assert "n0001: it is off" in strata("virtual", "kill", "n1")[1], "zeros need not be typed"
         assert "the chassis has n[0001-0002]" in strata("virtual", "kill", "nobody")[1]
         assert strata("virtual", "start", "n0001") == (0, "switched n0001 on\n")
         assert strata("virtual", "start", "n[0001-0002]") == (0, "n0001 was on already\nswitched n0002 on\n")

@@ -9,17 +9,19 @@ from typing import Any
 import msgspec
 from litestar import Litestar, Response
 from litestar.di import Provide
+from litestar.handlers import HTTPRouteHandler
 from litestar.openapi import OpenAPIConfig
 from litestar.openapi.spec import Components, SecurityScheme
 
 import strata
 from strata.api.front import Door, Front
 from strata.api.http import AnyRequest, StrictRequest, is_conditional, taken_types
+from strata.api.named import routes_of
 from strata.api.problem import MEDIA_TYPE, Problem, problem_of
 from strata.api.rights import check_right, require_rights
 from strata.api.services import Limits, provide_ask
 from strata.fleet.services import Services
-from strata.rooms import handlers
+from strata.rooms import route_modules
 
 _DESCRIPTION = """Strata's REST interface. Every error is `application/problem+json`: what was wrong, where, what to do.
 Lists are paged by an opaque cursor. `HEAD` is answered wherever `GET` is, except on `/v1/watch`."""
@@ -29,11 +31,16 @@ _LIST = re.compile(r"\bListOf(?:_(?:\w+\.)*|\[)(\w+?)[_\]](?!\w)")
 _DEPENDENCIES = {"ask": Provide(provide_ask)}
 
 
+def routes() -> list[HTTPRouteHandler]:
+    """The routes of all rooms."""
+    return [route for module in route_modules() for route in routes_of(module)]
+
+
 @cache
 def create_litestar(body_limit: int) -> Litestar:
     """The application behind the front. It holds no service: each request brings the one that it is for."""
     app = Litestar(
-        route_handlers=handlers(),
+        route_handlers=routes(),
         request_class=StrictRequest,
         guards=[check_right],
         dependencies=_DEPENDENCIES,
@@ -53,7 +60,7 @@ def openapi_schema() -> dict[str, Any]:
     """The OpenAPI 3.1 document of all routes."""
     # An application with documentation also gets a documentation site, which we do not serve: hence one of its own.
     documented = Litestar(
-        route_handlers=handlers(),
+        route_handlers=routes(),
         dependencies=_DEPENDENCIES,
         openapi_config=OpenAPIConfig(
             title="Strata",

@@ -1,13 +1,14 @@
 """The routes that everything with a name has: list, show, put, delete.
 
 A room declares a ``Named`` for its noun, and says of each route which method of its service answers. It writes only
-those routes that differ.
+those routes that differ. ``routes_of`` finds both.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from types import ModuleType
 from typing import Any, Concatenate, Generic, TypeVar, cast, get_type_hints
 
 from litestar import Response, delete, get, put
@@ -51,15 +52,16 @@ class Named(Generic[S]):
         self._plural = plural or f"{word}s"
         self._current = current
 
-    def list(self, call: Callable[[S, Principal], Awaitable[Sequence[Any]]]) -> Route:
+    def list(self, call: Callable[[S, Principal], Awaitable[Sequence[Any]]]) -> None:
         """All of them."""
-        return self.routes.get(f"list_{self._plural}", self._url, call)
+        self.routes.get(f"list_{self._plural}", self._url, call)
 
-    def show(self, call: Callable[[S, Principal, str], Awaitable[Any]]) -> Route:
+    def show(self, call: Callable[[S, Principal, str], Awaitable[Any]]) -> None:
         """One of them."""
         called = f"show_{self._word}"
         if self._current is None:
-            return self.routes.get(called, self._one, call, 404)
+            self.routes.get(called, self._one, call, 404)
+            return
 
         async def handle(request: AnyRequest, ask: Asked, name: NamePath) -> Any:
             return unless_fresh(request, await call(ask.of(self._service), ask.who, name))
@@ -67,7 +69,7 @@ class Named(Generic[S]):
         view = get_type_hints(call)["return"]
         declare(handle, called, call.__doc__, {"return": cast("Any", Response)[view]})
         also = {304: answers(None, "You have it already.")}
-        return get(self._one, tags=[self._tag], **needs("read", self._kind, 404, also=also))(handle)
+        self.routes.made.append(get(self._one, tags=[self._tag], **needs("read", self._kind, 404, also=also))(handle))
 
     def put(
         self,
@@ -76,11 +78,12 @@ class Named(Generic[S]):
         called: str = "",
         verb: Verb = "change",
         statuses: Sequence[int] = (404, 409),
-    ) -> Route:
+    ) -> None:
         """Create or replace one."""
         called = called or f"put_{self._word}"
         if self._current is None:
-            return self.routes.put(called, self._one, call, verb, *statuses)
+            self.routes.put(called, self._one, call, verb, *statuses)
+            return
 
         async def handle(request: AnyRequest, ask: Asked, name: NamePath, data: Any) -> Any:
             expected = await self._expected(request, ask, name)
@@ -93,7 +96,9 @@ class Named(Generic[S]):
             "return": cast("Any", Response)[hints["return"]],
         }
         declare(handle, called, f"{inspect.getdoc(call)} `If-Match` and `If-None-Match: *` are honoured.", types)
-        return put(self._one, tags=[self._tag], **needs(verb, self._kind, *statuses, 412, body=True))(handle)
+        self.routes.made.append(
+            put(self._one, tags=[self._tag], **needs(verb, self._kind, *statuses, 412, body=True))(handle)
+        )
 
     def delete(
         self,
@@ -101,17 +106,20 @@ class Named(Generic[S]):
         *,
         called: str = "",
         statuses: Sequence[int] = (404, 409),
-    ) -> Route:
+    ) -> None:
         """Remove one."""
         called = called or f"delete_{self._word}"
         if self._current is None:
-            return self.routes.delete(called, self._one, call, *statuses)
+            self.routes.delete(called, self._one, call, *statuses)
+            return
 
         async def handle(request: AnyRequest, ask: Asked, name: NamePath) -> None:
             await call(ask.of(self._service), ask.who, name, await self._expected(request, ask, name))
 
         declare(handle, called, f"{inspect.getdoc(call)} `If-Match` is honoured.", {})
-        return delete(self._one, tags=[self._tag], **needs("delete", self._kind, *statuses, 412))(handle)
+        self.routes.made.append(
+            delete(self._one, tags=[self._tag], **needs("delete", self._kind, *statuses, 412))(handle)
+        )
 
     @property
     def _one(self) -> str:
@@ -121,3 +129,14 @@ class Named(Generic[S]):
         current = self._current
         assert current is not None
         return await expected_revision(request, lambda: current(ask.of(self._service), ask.who, name))
+
+
+def routes_of(module: ModuleType) -> Iterator[Route]:
+    """All routes that stand in a module."""
+    for one in vars(module).values():
+        if isinstance(one, Route):
+            yield one
+        elif isinstance(one, Routes):
+            yield from one.made
+        elif isinstance(one, Named):
+            yield from one.routes.made

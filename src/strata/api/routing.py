@@ -42,24 +42,25 @@ class Routes(Generic[S]):
         self._service = service
         self._kind = kind
         self._tag = tag
+        self.made: list[Route] = []
 
-    def get(self, called: str, url: str, call: Method[S], *statuses: int, **takes: Any) -> Route:
+    def get(self, called: str, url: str, call: Method[S], *statuses: int, **takes: Any) -> None:
         """Read something."""
-        return self._route(get, called, url, call, "read", statuses, takes)
+        self._route(get, called, url, call, "read", statuses, takes)
 
     def post(
         self, called: str, url: str, call: Method[S], verb: Verb, *statuses: int, success: int = 200, **takes: Any
-    ) -> Route:
+    ) -> None:
         """Do something."""
-        return self._route(post, called, url, call, verb, statuses, takes, success)
+        self._route(post, called, url, call, verb, statuses, takes, success)
 
-    def put(self, called: str, url: str, call: Method[S], verb: Verb, *statuses: int, **takes: Any) -> Route:
+    def put(self, called: str, url: str, call: Method[S], verb: Verb, *statuses: int, **takes: Any) -> None:
         """Let something be as the body says."""
-        return self._route(put, called, url, call, verb, statuses, takes)
+        self._route(put, called, url, call, verb, statuses, takes)
 
-    def delete(self, called: str, url: str, call: Method[S], *statuses: int, **takes: Any) -> Route:
+    def delete(self, called: str, url: str, call: Method[S], *statuses: int, **takes: Any) -> None:
         """Remove something."""
-        return self._route(delete, called, url, call, "delete", statuses, takes)
+        self._route(delete, called, url, call, "delete", statuses, takes)
 
     def _route(
         self,
@@ -71,7 +72,7 @@ class Routes(Generic[S]):
         statuses: Sequence[int],
         takes: dict[str, Any],
         success: int | None = None,
-    ) -> Route:
+    ) -> None:
         hints = get_type_hints(call, include_extras=True)
         _, _, *parameters = inspect.signature(call).parameters.values()
         spread = takes.pop("data", None)
@@ -110,8 +111,7 @@ class Routes(Generic[S]):
         handle.__signature__ = inspect.Signature([asked, *arguments])  # type: ignore[attr-defined]
         also = {202: answers(Operation, "Accepted as an operation.")} if perhaps_later else None
         right = needs(verb, self._kind, *statuses, body="data" in types, also=also)
-        route: Route = method(url, tags=[self._tag], status_code=success, **right)(handle)
-        return route
+        self.made.append(method(url, tags=[self._tag], status_code=success, **right)(handle))
 
 
 def declare(handle: Any, called: str, does: str | None, types: Mapping[str, Any]) -> None:

@@ -14,11 +14,6 @@ Options = argparse.Namespace
 _FREQ, _MIN, _MAX = "PWR_ATTR_FREQ", "PWR_ATTR_FREQ_LIMIT_MIN", "PWR_ATTR_FREQ_LIMIT_MAX"
 _SLEEP = "PWR_ATTR_CSTATE_LIMIT"
 _CAN, _GET, _SET = "PWR_ObjAttrValueCapabilities", "PWR_ObjAttrGetValues", "PWR_ObjAttrSetValues"
-MODES = {
-    "set_mcdram_cfg": ("flat", "0", "split", "25", "equal", "50", "cache", "100", "reset"),
-    "set_numa_cfg": ("a2a", "snc2", "snc4", "hemi", "quad", "reset"),
-    "set_ssd_enable": ("enable", "disable", "reset"),
-}
 
 
 def nid_list(text: str) -> list[int]:
@@ -34,80 +29,32 @@ def _apid(text: str) -> int | str:
     return int(text) if text.isdecimal() else text
 
 
-def _nids(parser: argparse.ArgumentParser, *, required: bool = False) -> None:
-    parser.add_argument("-n", "--nids", type=nid_list, required=required, metavar="LIST", help="such as 1,4,7-10")
+def option(*names: str, **more: Any) -> Either:
+    """One option, in the words of ``argparse``."""
+    return ((names, more),)
 
 
-def _none(parser: argparse.ArgumentParser) -> None:
-    """No options."""
+Either = tuple[tuple[tuple[str, ...], dict[str, Any]], ...]
+"""Options of which one may be given."""
+
+_NIDS = option("-n", "--nids", type=nid_list, metavar="LIST", help="such as 1,4,7-10")
+_MUST = option("-n", "--nids", type=nid_list, metavar="LIST", help="such as 1,4,7-10", required=True)
+_SWITCH = (_MUST, option("-r", "--reason", help="why"))
+_BEGIN = option("-s", "--start-time", metavar="'YYYY-MM-DD HH:MM:SS'")
+_WHO = (
+    option("-a", "--apid", type=_apid, help="such as 122232, or 4711.0 (a step)"),
+    option("-j", "--job", "--jobid", "--job-id", dest="job_id", metavar="JOB"),
+    _NIDS,
+)
+_DRIVES = option("-n", "--nids", type=nid_list, metavar="LIST") + option(
+    "-c", "--cname", metavar="LIST", help="names of components, with commas between"
+)
+_ENERGY = (_BEGIN, option("-e", "--end-time", metavar="'YYYY-MM-DD HH:MM:SS'"), *_WHO)
+_WINDOW = (_BEGIN, option("-w", "--window-len", type=int, metavar="SECONDS"))
 
 
-def _some(parser: argparse.ArgumentParser) -> None:
-    _nids(parser)
-
-
-def _must(parser: argparse.ArgumentParser) -> None:
-    _nids(parser, required=True)
-
-
-def _status(parser: argparse.ArgumentParser) -> None:
-    _nids(parser)
-    parser.add_argument("-f", "--filter", metavar="A|B", help="such as 'show_ready|show_off'")
-
-
-def _switch(parser: argparse.ArgumentParser) -> None:
-    _nids(parser, required=True)
-    parser.add_argument("-r", "--reason", help="why")
-
-
-def _cap(parser: argparse.ArgumentParser) -> None:
-    _nids(parser, required=True)
-    parser.add_argument("-N", "--node", type=int, metavar="WATTS", help="of the node; 0: no cap")
-    parser.add_argument("-A", "--accel", type=int, metavar="WATTS", help="of its accelerators; 0: no cap")
-
-
-def _frequencies(parser: argparse.ArgumentParser) -> None:
-    _nids(parser, required=True)
-    parser.add_argument("-m", "--min", type=int, required=True, metavar="KHZ")
-    parser.add_argument("-M", "--max", type=int, required=True, metavar="KHZ")
-
-
-def _sleep(parser: argparse.ArgumentParser) -> None:
-    _nids(parser, required=True)
-    parser.add_argument("-l", "--limit", type=int, required=True, metavar="STATE")
-
-
-def _mode(parser: argparse.ArgumentParser) -> None:
-    _nids(parser)
-    parser.add_argument("-m", "--mode", required=True, choices=MODES[parser.prog.split()[-1]])
-
-
-def _drives(parser: argparse.ArgumentParser) -> None:
-    either = parser.add_mutually_exclusive_group()
-    either.add_argument("-n", "--nids", type=nid_list, metavar="LIST")
-    either.add_argument("-c", "--cname", metavar="LIST", help="names of components, with commas between")
-
-
-def _who(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-a", "--apid", type=_apid, help="such as 122232, or 4711.0 (a step)")
-    parser.add_argument("-j", "--job", "--jobid", "--job-id", dest="job_id", metavar="JOB")
-    _nids(parser)
-
-
-def _energy(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-s", "--start-time", metavar="'YYYY-MM-DD HH:MM:SS'")
-    parser.add_argument("-e", "--end-time", metavar="'YYYY-MM-DD HH:MM:SS'")
-    _who(parser)
-
-
-def _counter(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-t", "--time", metavar="'YYYY-MM-DD HH:MM:SS'")
-    _who(parser)
-
-
-def _power(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-s", "--start-time", metavar="'YYYY-MM-DD HH:MM:SS'")
-    parser.add_argument("-w", "--window-len", type=int, metavar="SECONDS")
+def _mode(*choices: str) -> tuple[Either, ...]:
+    return _NIDS, option("-m", "--mode", required=True, choices=(*choices, "reset"))
 
 
 def _plain(options: Options) -> Body:
@@ -140,41 +87,67 @@ def _cnctl(function: str, *attributes: str) -> Callable[[Options], Body]:
     return build
 
 
-Applet = tuple[str, Callable[[argparse.ArgumentParser], None], Callable[[Options], Body]]
+Applet = tuple[str, tuple[Either, ...], Callable[[Options], Body]]
 """The call, the options, the request."""
 
+
+def _applet(call: str, *options: Either, build: Callable[[Options], Body] = _plain) -> Applet:
+    return call, options, build
+
+
 APPLETS: dict[str, Applet] = {
-    "node_rules": ("get_node_rules", _none, _plain),
-    "node_status": ("get_node_status", _status, _plain),
-    "node_on": ("node_on", _switch, _plain),
-    "node_off": ("node_off", _switch, _plain),
-    "node_reinit": ("node_reinit", _switch, _plain),
-    "get_power_cap_capabilities": ("get_power_cap_capabilities", _some, _plain),
-    "get_power_cap": ("get_power_cap", _some, _plain),
-    "set_power_cap": ("set_power_cap", _cap, _caps),
-    "get_freq_capabilities": ("cnctl", _must, _cnctl(_CAN, _FREQ)),
-    "get_freq_limits": ("cnctl", _must, _cnctl(_GET, _FREQ, _MIN, _MAX)),
-    # The lower limit twice: the first time it may be above the upper limit that still holds.
-    "set_freq_limits": ("cnctl", _frequencies, _cnctl(_SET, _MIN, _MAX, _MIN)),
-    "get_sleep_state_limit_capabilities": ("cnctl", _must, _cnctl(_CAN, _SLEEP)),
-    "get_sleep_state_limit": ("cnctl", _must, _cnctl(_GET, _SLEEP)),
-    "set_sleep_state_limit": ("cnctl", _sleep, _cnctl(_SET, _SLEEP)),
-    "get_mcdram_capabilities": ("get_mcdram_capabilities", _some, _plain),
-    "get_mcdram_cfg": ("get_mcdram_cfg", _some, _plain),
-    "set_mcdram_cfg": ("set_mcdram_cfg", _mode, _plain),
-    "get_numa_capabilities": ("get_numa_capabilities", _some, _plain),
-    "get_numa_cfg": ("get_numa_cfg", _some, _plain),
-    "set_numa_cfg": ("set_numa_cfg", _mode, _plain),
-    "get_ssd_enable": ("get_ssd_enable", _some, _plain),
-    "set_ssd_enable": ("set_ssd_enable", _mode, _plain),
-    "get_ssds": ("get_ssds", _drives, _plain),
-    "get_ssd_diags": ("get_ssd_diags", _drives, _plain),
-    "get_node_energy": ("get_node_energy", _energy, _plain),
-    "get_node_energy_stats": ("get_node_energy_stats", _energy, _plain),
-    "get_node_energy_counter": ("get_node_energy_counter", _counter, _plain),
-    "get_system_parameters": ("get_system_parameters", _none, _plain),
-    "get_system_power": ("get_system_power", _power, _plain),
-    "get_system_power_details": ("get_system_power_details", _power, _plain),
-    "get_nid_map": ("get_nid_map", _some, _plain),
-    "get_partition_map": ("get_partition_map", _none, _plain),
+    "node_rules": _applet("get_node_rules"),
+    "node_status": _applet(
+        "get_node_status", _NIDS, option("-f", "--filter", metavar="A|B", help="such as 'show_ready|show_off'")
+    ),
+    "node_on": _applet("node_on", *_SWITCH),
+    "node_off": _applet("node_off", *_SWITCH),
+    "node_reinit": _applet("node_reinit", *_SWITCH),
+    "get_power_cap_capabilities": _applet("get_power_cap_capabilities", _NIDS),
+    "get_power_cap": _applet("get_power_cap", _NIDS),
+    "set_power_cap": _applet(
+        "set_power_cap",
+        _MUST,
+        option("-N", "--node", type=int, metavar="WATTS", help="of the node; 0: no cap"),
+        option("-A", "--accel", type=int, metavar="WATTS", help="of its accelerators; 0: no cap"),
+        build=_caps,
+    ),
+    "get_freq_capabilities": _applet("cnctl", _MUST, build=_cnctl(_CAN, _FREQ)),
+    "get_freq_limits": _applet("cnctl", _MUST, build=_cnctl(_GET, _FREQ, _MIN, _MAX)),
+    "set_freq_limits": _applet(
+        "cnctl",
+        _MUST,
+        option("-m", "--min", type=int, required=True, metavar="KHZ"),
+        option("-M", "--max", type=int, required=True, metavar="KHZ"),
+        # The lower limit twice: the first time it may be above the upper limit that still holds.
+        build=_cnctl(_SET, _MIN, _MAX, _MIN),
+    ),
+    "get_sleep_state_limit_capabilities": _applet("cnctl", _MUST, build=_cnctl(_CAN, _SLEEP)),
+    "get_sleep_state_limit": _applet("cnctl", _MUST, build=_cnctl(_GET, _SLEEP)),
+    "set_sleep_state_limit": _applet(
+        "cnctl",
+        _MUST,
+        option("-l", "--limit", type=int, required=True, metavar="STATE"),
+        build=_cnctl(_SET, _SLEEP),
+    ),
+    "get_mcdram_capabilities": _applet("get_mcdram_capabilities", _NIDS),
+    "get_mcdram_cfg": _applet("get_mcdram_cfg", _NIDS),
+    "set_mcdram_cfg": _applet("set_mcdram_cfg", *_mode("flat", "0", "split", "25", "equal", "50", "cache", "100")),
+    "get_numa_capabilities": _applet("get_numa_capabilities", _NIDS),
+    "get_numa_cfg": _applet("get_numa_cfg", _NIDS),
+    "set_numa_cfg": _applet("set_numa_cfg", *_mode("a2a", "snc2", "snc4", "hemi", "quad")),
+    "get_ssd_enable": _applet("get_ssd_enable", _NIDS),
+    "set_ssd_enable": _applet("set_ssd_enable", *_mode("enable", "disable")),
+    "get_ssds": _applet("get_ssds", _DRIVES),
+    "get_ssd_diags": _applet("get_ssd_diags", _DRIVES),
+    "get_node_energy": _applet("get_node_energy", *_ENERGY),
+    "get_node_energy_stats": _applet("get_node_energy_stats", *_ENERGY),
+    "get_node_energy_counter": _applet(
+        "get_node_energy_counter", option("-t", "--time", metavar="'YYYY-MM-DD HH:MM:SS'"), *_WHO
+    ),
+    "get_system_parameters": _applet("get_system_parameters"),
+    "get_system_power": _applet("get_system_power", *_WINDOW),
+    "get_system_power_details": _applet("get_system_power_details", *_WINDOW),
+    "get_nid_map": _applet("get_nid_map", _NIDS),
+    "get_partition_map": _applet("get_partition_map"),
 }

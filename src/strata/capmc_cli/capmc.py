@@ -8,16 +8,14 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from strata.capmc_cli.applets import APPLETS, MODES
+from strata.capmc_cli.applets import APPLETS, Either, option
 from strata.capmc_cli.wire import Failed, post, settings
 
 MOST_INPUT = 10 * 2**20
 SHORT = 64 * 1024
 """Bytes of a reply that is laid out for people; longer ones are for programs, who would have to wait for it."""
 
-_CLEAR = {"set_mcdram_cfg": "clr_mcdram_cfg", "set_numa_cfg": "clr_numa_cfg", "set_ssd_enable": "clr_ssd_enable"}
-_KEY = {"set_mcdram_cfg": "mcdram_cfg", "set_numa_cfg": "numa_cfg", "set_ssd_enable": "ssd_enable"}
-_READ = {"set_mcdram_cfg": "get_mcdram_cfg", "set_numa_cfg": "get_numa_cfg", "set_ssd_enable": "get_ssd_enable"}
+STAGED = {f"set_{kind}": kind for kind in ("mcdram_cfg", "numa_cfg", "ssd_enable")}
 _SSD = {"enable": 1, "disable": 0}
 
 
@@ -54,21 +52,24 @@ def run(arguments: Sequence[str]) -> bytes:
         return _raw(arguments[1:])
     if applet not in APPLETS:
         return _help(applet)
-    call, add, build = APPLETS[applet]
-    options = _parse(applet, add, arguments[1:])
+    call, taken, build = APPLETS[applet]
+    options = _parse(applet, taken, arguments[1:])
     chosen = settings()
-    if applet in MODES:
+    if applet in STAGED:
         call, body = _staged(applet, options, chosen)
     else:
         body = build(options)
     return _shown(*post(f"/capmc/{call}", json.dumps(body, separators=(",", ":")).encode(), chosen))
 
 
-def _parse(applet: str, add: Any, arguments: Sequence[str]) -> Any:
+def _parse(applet: str, options: Sequence[Either], arguments: Sequence[str]) -> Any:
     import argparse
 
     parser = argparse.ArgumentParser(prog=f"capmc {applet}", allow_abbrev=False)
-    add(parser)
+    for either in options:
+        place = parser.add_mutually_exclusive_group() if len(either) > 1 else parser
+        for names, more in either:
+            place.add_argument(*names, **more)
     return parser.parse_args(arguments)
 
 
@@ -81,11 +82,8 @@ def _help(applet: str) -> bytes:
 
 def _raw(arguments: Sequence[str]) -> bytes:
     """Send what comes on standard input."""
-
-    def add(parser: Any) -> None:
-        parser.add_argument("-r", "--resource", required=True, metavar="/capmc/CALL")
-
-    resource = _parse("json", add, arguments).resource
+    taken = option("-r", "--resource", required=True, metavar="/capmc/CALL")
+    resource = _parse("json", [taken], arguments).resource
     if not resource.startswith("/") or any(c.isspace() or not c.isprintable() for c in resource):
         raise Failed(f"capmc json: not a resource: {resource[:80]!r}")
     chosen = settings()
@@ -97,17 +95,18 @@ def _raw(arguments: Sequence[str]) -> bytes:
 
 def _staged(applet: str, options: Any, chosen: dict[str, str]) -> tuple[str, dict[str, Any]]:
     """Modes are set by node: without a list, of every node that has such a mode."""
+    kind = STAGED[applet]
     if options.mode == "reset":
-        return _CLEAR[applet], {"nids": options.nids or []}
+        return f"clr_{kind}", {"nids": options.nids or []}
     nids = options.nids
     if nids is None:
-        _, reply = post(f"/capmc/{_READ[applet]}", b"{}", chosen)
+        _, reply = post(f"/capmc/get_{kind}", b"{}", chosen)
         try:
             nids = [one["nid"] for one in json.loads(reply).get("nids", ())]
         except (ValueError, AttributeError, TypeError, KeyError):
             raise Failed(f"{applet}: Internal server error: the nodes could not be listed") from None
     value = _SSD.get(options.mode, options.mode)
-    return applet, {"nids": [{"nid": nid, _KEY[applet]: value} for nid in nids]}
+    return applet, {"nids": [{"nid": nid, kind: value} for nid in nids]}
 
 
 def _shown(status: int, body: bytes) -> bytes:

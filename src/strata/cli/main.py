@@ -117,7 +117,10 @@ def run(arguments: Sequence[str]) -> int:
     except click.ClickException as error:
         where = getattr(error, "ctx", None)
         path = where.command_path if where is not None else "strata"
-        print(f"{path}: {clean(' '.join(error.format_message().split()))} (see '{path} --help')", file=sys.stderr)
+        text = " ".join(error.format_message().split())
+        if isinstance(error, click.NoSuchOption) and where is not None and isinstance(where.command, click.Group):
+            text += " (options of a command come after it)"
+        print(f"{path}: {clean(text)} (see '{path} --help')", file=sys.stderr)
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         return exits.INTERRUPTED

@@ -14,7 +14,7 @@ import click
 from strata.cli import listing as ls
 from strata.cli.reading import read_text
 from strata.cli.session import Session, pass_session
-from strata.cli.words import items, segment
+from strata.cli.words import completer, items, segment
 
 if TYPE_CHECKING:
     from strata.cli.client import Json
@@ -33,14 +33,12 @@ class Named:
         url: str,
         fields: Sequence[ls.Field],
         *,
-        complete: Callable[..., Any] | None = None,
         report: Callable[[Session, Json], None] | None = None,
     ) -> None:
         self._group = group
         self._word = word
         self._url = url
         self._fields = fields
-        self._complete = complete
         self._report = report
 
     def path(self, name: str) -> str:
@@ -117,7 +115,7 @@ class Named:
         self._add_for_one(way, step, does, example)
 
     def _add_for_one(self, command: str, function: Callable[..., None], does: str, example: str) -> None:
-        argument = click.argument("name", shell_complete=self._complete)
+        argument = click.argument("name", shell_complete=completer(self._url))
         self._add(command, argument(ls.json_option(pass_session(function))), does, example)
 
     def _add(self, command: str, function: Callable[..., Any], does: str, example: str) -> None:

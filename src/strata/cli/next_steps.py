@@ -66,6 +66,13 @@ def _after(seen: Glance) -> Iterator[Step]:
     for state in ("held", "frozen"):
         if by_state.get(state):
             yield f"strata node why state:{state}", "who stopped automation for them, and why"
+    for one in seen.rollouts:
+        if one["state"] == "stopped":
+            yield f"strata rollout status {one['name']}", "why it stopped; resume or abort it"
+        elif one["state"] == "paused":
+            yield f"strata rollout resume {one['name']}", "let it go on; or abort it"
+        else:
+            yield f"strata rollout status {one['name']} --wait", "follow it to its end"
     if by_state.get("converging") or by_state.get("waiting"):
         yield "strata top", "watch them come up"
     if by_state.get("unmanaged") == seen.status["nodes"]:

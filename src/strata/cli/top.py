@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from strata.cli.glance import Glance, glance
+from strata.cli.glance import Glance, glance, listed
 from strata.cli.options import Between
 from strata.cli.output import STATE_ORDER, many, state_colour
 from strata.cli.session import Session, pass_session
 from strata.cli.times import span
 from strata.cli.words import complete_select, no_blank, select_help
 from strata.core.errors import Denied, NotFound, Unavailable
+from strata.core.nodeset import expand
 from strata.core.printable import clean
 
 if TYPE_CHECKING:
@@ -37,7 +38,8 @@ class View(NamedTuple):
     seen: Glance
     nodes: tuple[Json, ...]
     """Those that are not at their goal, the worst first."""
-    rollouts: tuple[Json, ...]
+    waits: Mapping[str, str]
+    """Node → what holds it up, of those that wait."""
     operations: tuple[Json, ...]
     watts: float | None
     """None: nobody measures."""
@@ -84,20 +86,16 @@ def look(client: Client, select: str) -> View:
                 "select": select, "state": state, "limit": _NODES - len(nodes), "fields": "name,state,doing,fault,hold",
             }  # fmt: skip
             nodes += client.get("/v1/nodes", query)["items"]
-    running = [one for one in _listed(client, "/v1/rollouts") if one["state"] not in ("done", "rolled-back", "aborted")]
-    work = [one for one in _listed(client, "/v1/operations?limit=20") if one["state"] in ("pending", "running")]
+    waits: dict[str, str] = {}
+    if seen.status["by_state"].get("waiting"):
+        for group in client.get("/v1/why", {"select": f"{select} state:waiting"})["items"]:
+            held_up = ", ".join(f"{one['kind']} {one['name']}".strip() for one in group["blocked_by"])
+            waits |= dict.fromkeys(expand(group["nodes"]), held_up)
+    work = [one for one in listed(client, "/v1/operations", limit=20) if one["state"] in ("pending", "running")]
     watts = None
     with contextlib.suppress(Denied, NotFound, Unavailable):
         watts = client.get("/v1/power/system")["system"]["now"]
-    return View(seen, tuple(nodes), tuple(running), tuple(work), watts)
-
-
-def _listed(client: Client, path: str) -> Sequence[Json]:
-    """What a layer lists; nothing where it is not there, or may not be seen."""
-    try:
-        return list(client.get(path)["items"])
-    except (Denied, NotFound, Unavailable):
-        return ()
+    return View(seen, tuple(nodes), waits, tuple(work), watts)
 
 
 def frame(view: View, width: int, height: int) -> list[Text]:
@@ -107,14 +105,14 @@ def frame(view: View, width: int, height: int) -> list[Text]:
     lines = [*_head(view, width)]
     for title, rows in (
         ("Alerts", [f"{one['severity']:<9}{_whom(one)}{one['message']}" for one in view.seen.alerts[:5]]),
-        ("Rollouts", [_rollout(one) for one in view.rollouts]),
+        ("Rollouts", [told for _, told in view.seen.rolling()]),
         ("Operations", [_operation(one) for one in view.operations[:5]]),
     ):
         if rows:
             lines += [Text(), Text(title, style="bold"), *(Text(clean(row)) for row in rows)]
     if view.nodes:
         lines += [Text(), Text(f"{'Node':<16}{'State':<13}{'Doing':<28}Why", style="bold")]
-        lines += [_node(node) for node in view.nodes]
+        lines += [_node(node, view.waits) for node in view.nodes]
     if len(lines) > height - 1:
         hidden = len(lines) - (height - 2)
         lines = [*lines[: height - 2], Text(f"and {many(hidden, 'more line')}: strata node list")]
@@ -152,21 +150,16 @@ def _shares(by_state: dict[str, int], width: int) -> Iterator[tuple[str, int]]:
         yield state, 1 + by_state[state] * max(0, width - len(present)) // total
 
 
-def _node(node: Json) -> Text:
+def _node(node: Json, waits: Mapping[str, str]) -> Text:
     from rich.text import Text
 
     doing = node.get("doing")
     doing_text = f"{doing['mutation']} ({span(time.time() - doing['since'])})" if doing else "-"
-    why = node.get("fault") or (node.get("hold") or {}).get("reason") or ""
+    why = node.get("fault") or (node.get("hold") or {}).get("reason") or waits.get(node["name"], "")
     line = Text(clean(f"{node['name']:<16}"))
     line.append(f"{node['state']:<13}", style=state_colour(node["state"]))
     line.append(clean(f"{doing_text:<28}{why}"))
     return line
-
-
-def _rollout(one: Json) -> str:
-    waits = one["waits_for"] or one["reason"]
-    return f"{one['name']}: {one['state']}, wave {one['wave']} of {one['waves']}" + (f"; {waits}" if waits else "")
 
 
 def _operation(one: Json) -> str:

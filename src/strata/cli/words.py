@@ -130,16 +130,23 @@ def _values(ctx: click.Context, variable: str, prefix: str) -> list[str]:
     return [value for value in known.get("values", ()) if value.startswith(prefix)]
 
 
-def _completer(path: str, field: str = "name") -> Callable[[click.Context, click.Parameter, str], list[str]]:
-    """Completes what ``path`` lists."""
-    return lambda ctx, param, incomplete: _names(ctx, path, incomplete, field=field)
+def completer(path: str, form: str = "{name}") -> Callable[[click.Context, click.Parameter, str], list[str]]:
+    """Completes what ``path`` lists, each written as ``form`` says."""
+    return lambda ctx, param, incomplete: _names(ctx, path, incomplete, form)
 
 
-complete_node = _completer("/v1/nodes?fields=name&limit=1000")
-complete_group = _completer("/v1/groups")
-complete_operation = _completer("/v1/operations", "id")
-complete_document = _completer("/v1/documents")
-complete_personality = _completer("/v1/personalities")
+complete_node = completer("/v1/nodes?fields=name&limit=1000")
+complete_group = completer("/v1/groups")
+complete_operation = completer("/v1/operations", "{id}")
+complete_document = completer("/v1/documents")
+complete_rollout = completer("/v1/rollouts")
+complete_alert = completer("/v1/alerts?all=true", "{id}")
+complete_image = completer("/v1/images", "{name}:{tag}")
+
+
+def complete_job(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Everybody's jobs; for somebody who may not see these, their own."""
+    return _names(ctx, "/v1/jobs?all=true", incomplete, "{id}") or _names(ctx, "/v1/jobs", incomplete, "{id}")
 
 
 def items(body: object) -> list[Json]:
@@ -149,9 +156,9 @@ def items(body: object) -> list[Json]:
     return list(body) if isinstance(body, list) else []
 
 
-def _names(ctx: click.Context, path: str, prefix: str, *, field: str = "name") -> list[str]:
+def _names(ctx: click.Context, path: str, prefix: str, form: str = "{name}") -> list[str]:
     """What ``path`` lists."""
-    names = [str(item.get(field, "")) for item in items(_answer(ctx, path))]
+    names = [form.format_map(item) for item in items(_answer(ctx, path))]
     return [name for name in names if name.startswith(prefix)]
 
 

@@ -84,6 +84,19 @@ def expand(
     return list(chosen)
 
 
+NUMBERED = re.compile(r"(.*?)(\d{1,9})([^\d]{0,20})")
+"""A name with a number in it: what is before its last number, that, and what follows."""
+
+
+def padded(name: str) -> list[str]:
+    """What ``name`` may stand for if it lacks zeros in front of its last number: ``n7`` may be ``n07``, ``n007`` ..."""
+    match = NUMBERED.fullmatch(name[:80])
+    if match is None:
+        return []
+    head, digits, tail = match.groups()
+    return [f"{head}{int(digits):0{width}d}{tail}" for width in range(len(digits) + 1, 10)]
+
+
 def fold(names: Iterable[str]) -> str:
     """The short form of ``names``: ``n[1-4,7]``. Expands to the same set; equal sets fold to equal texts."""
     finished: list[str] = []

@@ -13,10 +13,11 @@ log = logging.getLogger(__name__)
 
 
 class Recurring:
-    """``work``, then a ``pause`` of so many seconds, and so on. ``trouble`` is what the log says where it fails."""
+    """``work``, then a ``pause`` of so many seconds (None: until ``soon``), and so on. ``trouble`` is what the log says
+    where it fails."""
 
     def __init__(
-        self, name: str, work: Callable[[], Awaitable[None]], pause: Callable[[], float], *, trouble: str
+        self, name: str, work: Callable[[], Awaitable[None]], pause: Callable[[], float | None], *, trouble: str
     ) -> None:
         self.error = ""
         """Why it failed the last time; empty: it did not."""

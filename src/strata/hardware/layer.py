@@ -151,7 +151,7 @@ async def open_hardware(fleet: Fleet, reach: Reach | None = None) -> None:
     fleet.parts.push_async_callback(emergency.stop)
     fleet.put(BmcService(fleet, bmcs.open, reach.seal))
     fleet.put(AlertService(fleet, hub))
-    fleet.put(FabricService(fleet, lambda: cabling(inventory), file=settings.topology))
+    fleet.put(FabricService(fleet, lambda: cabling(inventory), nodes.at, file=settings.topology))
     console = fleet.put(await fleet.keep(ConsoleLog(console_dir(state_dir))))
     consoles = _consoles(fleet, reach, hub, console)
 
@@ -256,19 +256,6 @@ def _consoles(fleet: Fleet, reach: Reach, hub: EventHub, log: ConsoleLog) -> tup
 
 def _sender(fleet: Fleet) -> Callable[[str], str | None]:
     """Which node a datagram is from: the label ``address`` of nodes says."""
-    known: dict[str, str] = {}
-    stamp = (-1, -1)
-
-    def node_of(address: str) -> str | None:
-        nonlocal stamp
-        registry = fleet.registry
-        now = (int(registry.revisions.max(initial=0)), len(registry))
-        if now != stamp:
-            stamp = now
-            known.clear()
-            for node in registry.roster.nodes:
-                if node is not None and "address" in node.labels:
-                    known[node.labels["address"]] = node.name
-        return known.get(address)
-
-    return node_of
+    registry = fleet.registry
+    nodes = registry.kept(lambda: {n.labels.get("address"): n.name for n in registry.roster.nodes if n is not None})
+    return lambda address: nodes().get(address)

@@ -215,10 +215,8 @@ def _led_for(fleet: Fleet) -> Callable[[str], float]:
 
 async def _follow_nodes(fleet: Fleet, directory: Directory) -> None:
     """Keep the directory level with the registry."""
-    registry, stamp = fleet.registry, (-1, -1)
+    registry = fleet.registry
+    level = registry.kept(lambda: directory.update(node for node in registry.roster.nodes if node is not None))
     while True:
-        now = (int(registry.revisions.max(initial=0)), len(registry))
-        if now != stamp:
-            stamp = now
-            directory.update(node for node in registry.roster.nodes if node is not None)
+        level()
         await asyncio.sleep(_REFRESH)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from strata.core.errors import BadRequest
@@ -50,6 +51,21 @@ def check_single(native: Sequence[str], ours: Sequence[str], values: dict[str, i
             raise BadRequest(f"{option} has no value", where="native")
         del left[:count]
     return tuple(native)
+
+
+def fitting_name(work: Work) -> str:
+    """The name of a job, as schedulers that take few letters have it; it may be empty."""
+    return _UNFIT.sub("_", work.name)[:_LONGEST_NAME]
+
+
+def check_key(work: Work, scheduler: str) -> None:
+    """Refuse a key that would not come back as it is: the job would not be found by it. Raises ``BadRequest``."""
+    if _UNFIT.search(work.key) or not work.key:
+        raise BadRequest(f"not a key that {scheduler} keeps: {work.key[:60]!r}", where="key")
+
+
+_UNFIT = re.compile(r"[^A-Za-z0-9_.-]")
+_LONGEST_NAME = 200
 
 
 def plain(work: Work, field: str, value: str | None) -> str:

@@ -206,10 +206,11 @@ def login(session: Session, node: str, argv: tuple[str, ...], directory: Path | 
     from strata.virtual.qemu import login as ssh
 
     place = _chassis(session, directory)
+    chosen = _chosen(place, (node,))
+    if len(chosen) != 1:
+        raise click.UsageError(f"name one node to log in to, not {fold(chosen) or node}")
     found = description.read(place)
-    address = next((one.address for one in found.nodes if one.name == node), None)
-    if address is None:
-        raise _not_here(found, node)
+    address = next(one.address for one in found.nodes if one.name == chosen[0])
     network.tool("ssh", "openssh-client")
     command = [*network.prefix_of(found.namespace), *ssh.command(place, address), *argv]
     os.execvp(command[0], command)
@@ -321,12 +322,13 @@ def _cut_power(session: Session, words: tuple[str, ...]) -> None:
 
 def _chosen(place: Path, words: tuple[str, ...]) -> list[str]:
     """The nodes that the words (nodesets) name, all of which the chassis has."""
-    from strata.core.nodeset import expand
+    from strata.core.nodeset import expand, padded
     from strata.virtual.qemu import description
 
     found = description.read(place)
     there = [node.name for node in found.nodes]
-    chosen = expand(",".join(words), nodes=there) if words else []
+    named = expand(",".join(words), nodes=there) if words else []
+    chosen = [next((other for other in (name, *padded(name)) if other in there), name) for name in named]
     unknown = set(chosen) - set(there)
     if unknown:
         raise _not_here(found, fold(unknown))

@@ -98,22 +98,12 @@ async def list_certificates(ask: Asked) -> ListOf[Certificate]:
 
 
 _ROUTES = Routes(Authenticator, "credential", tag=_TAG)
-
-HANDLERS = [
-    whoami,
-    login_way,
-    redeem_code,
-    renew_login,
-    _ROUTES.post("mint_token", "/v1/auth/tokens", Authenticator.mint, "create", 409, success=201),
-    list_tokens,
-    _ROUTES.delete("revoke_token", "/v1/auth/tokens/{ident:str}", Authenticator.revoke, 404, 409, ident=TokenPath),
-    issue_certificate,
-    list_certificates,
-    _ROUTES.delete(
-        "revoke_certificate",
-        "/v1/auth/certificates/{serial:str}",
-        Authenticator.revoke_certificate,
-        409,
-        serial=SerialPath,
-    ),
-]
+_ROUTES.post("mint_token", "/v1/auth/tokens", Authenticator.mint, "create", 409, success=201)
+_ROUTES.delete("revoke_token", "/v1/auth/tokens/{ident:str}", Authenticator.revoke, 404, 409, ident=TokenPath)
+_ROUTES.delete(
+    "revoke_certificate",
+    "/v1/auth/certificates/{serial:str}",
+    Authenticator.revoke_certificate,
+    409,
+    serial=SerialPath,
+)

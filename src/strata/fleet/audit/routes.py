@@ -31,8 +31,4 @@ async def list_audit(
 
 
 _ROUTES = Routes(AuditService, "audit", tag="audit")
-
-HANDLERS = [
-    list_audit,
-    _ROUTES.get("verify_audit", "/v1/audit/verify", AuditService.audit_verify),
-]
+_ROUTES.get("verify_audit", "/v1/audit/verify", AuditService.audit_verify)

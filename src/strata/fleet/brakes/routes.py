@@ -30,13 +30,9 @@ async def release(
 _FREEZE = Routes(BrakeService, "freeze", tag=_TAG)
 _HOLD = Routes(BrakeService, "hold", tag=_TAG)
 _DESIRE = Routes(BrakeService, "desire", tag=_TAG)
-
-HANDLERS = [
-    _HOLD.get("list_holds", "/v1/holds", BrakeService.holds, limit=Limit, cursor=Cursor),
-    _HOLD.post("hold", "/v1/holds", BrakeService.hold, "create", 404, 409, data=HoldRequest),
-    release,
-    _DESIRE.post("retry", "/v1/retries", BrakeService.retry, "change", 404, 409, data=RetryRequest),
-    _FREEZE.get("list_freezes", "/v1/freezes", BrakeService.freezes),
-    _FREEZE.post("freeze", "/v1/freezes", BrakeService.freeze, "create", 404, 409, success=201, data=FreezeRequest),
-    _FREEZE.delete("thaw", "/v1/freezes/{frozen:str}", BrakeService.thaw, 404, 409, frozen=FreezePath),
-]
+_HOLD.get("list_holds", "/v1/holds", BrakeService.holds, limit=Limit, cursor=Cursor)
+_HOLD.post("hold", "/v1/holds", BrakeService.hold, "create", 404, 409, data=HoldRequest)
+_DESIRE.post("retry", "/v1/retries", BrakeService.retry, "change", 404, 409, data=RetryRequest)
+_FREEZE.get("list_freezes", "/v1/freezes", BrakeService.freezes)
+_FREEZE.post("freeze", "/v1/freezes", BrakeService.freeze, "create", 404, 409, success=201, data=FreezeRequest)
+_FREEZE.delete("thaw", "/v1/freezes/{frozen:str}", BrakeService.thaw, 404, 409, frozen=FreezePath)

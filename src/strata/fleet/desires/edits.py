@@ -62,10 +62,13 @@ class DesireEdits(Editor):
         unset: Sequence[str],
         author: str,
         if_match: int | None = None,
+        *,
+        amend: bool = False,
     ) -> DesireDone:
         """Set and unset variables on nodes themselves. With ``if_match`` a node of which one of these very variables
         was set or unset after that revision, otherwise than wanted now, is left alone and told so; without, the last
-        writer wins. Doing it twice is the same as once."""
+        writer wins. With ``amend`` it counts as said when these variables were last set: who has since wanted what
+        cannot be true together with it keeps the last word. Doing it twice is the same as once."""
         change = self.checked_change(wanted, unset)
         # Taken before the first await: an index means the same node only until the registry changes.
         uids = self.registry.uids[nodes]
@@ -86,7 +89,9 @@ class DesireEdits(Editor):
                 at = np.flatnonzero(uids // rows.CHUNK == chunk)
                 entry = found.get(key)
                 row, modified = (rows.decode(entry.value, key), entry.modified) if entry else ({}, 0)
-                edit = rows.edit(row, modified, uids[at] - chunk * rows.CHUNK, change, author, if_match, rivals)
+                edit = rows.edit(
+                    row, modified, uids[at] - chunk * rows.CHUNK, change, author, if_match, rivals, amend=amend
+                )
                 edits[key] = (at, edit)
                 for position, variable in edit.conflicts.items():
                     conflicts[int(at[position])] = f"{variable} was changed after revision {if_match}"

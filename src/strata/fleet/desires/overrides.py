@@ -159,9 +159,12 @@ def edit(
     author: str,
     if_match: int | None = None,
     rivals: Mapping[str, Collection[str]] | None = None,
+    *,
+    amend: bool = False,
 ) -> Edit:
     """Set (or with None unset) variables for the nodes at ``offsets`` of a row. Cells that already say so stay, unless
-    one of ``rivals`` (variable → those that may not be true together with it) was set later: the last word counts."""
+    one of ``rivals`` (variable → those that may not be true together with it) was set later: the last word counts.
+    With ``amend`` a cell keeps its revision, so that the last word stays whose it was."""
     conflicts: dict[int, str] = {}
     new: Row = {variable: _settled(field, modified) for variable, field in row.items()}
     if if_match is not None:
@@ -180,7 +183,7 @@ def edit(
         outdone = _newest(others, offsets, modified) > _newest(
             [row[variable]] if variable in row else [], offsets, modified
         )
-        field, touched = _set(new.get(variable), offsets, free, values, author, outdone)
+        field, touched = _set(new.get(variable), offsets, free, values, author, outdone & (not amend), amend)
         changed |= touched
         if field is None:
             new.pop(variable, None)
@@ -203,7 +206,7 @@ def wiped(row: Row, modified: int, offset: int) -> Row:
 
 
 def _set(
-    field: Field | None, offsets: Uids, free: Mask, values: ValueSet | None, author: str, outdone: Mask
+    field: Field | None, offsets: Uids, free: Mask, values: ValueSet | None, author: str, outdone: Mask, amend: bool
 ) -> tuple[Field | None, Mask]:
     if field is None:
         if values is None:
@@ -215,7 +218,9 @@ def _set(
     authors, author_code = _interned(field.authors, author if values is not None else None)
     touched: Mask = free & ((codes[offsets] != code) | (outdone & (code != 0)))
     cells = offsets[touched]
-    codes[cells], author_codes[cells], revisions[cells] = code, author_code, _NOW
+    codes[cells], author_codes[cells] = code, author_code
+    if not amend:
+        revisions[cells] = _NOW
     return _packed(words, codes, authors, author_codes, revisions), touched
 
 

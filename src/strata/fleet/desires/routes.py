@@ -41,13 +41,9 @@ async def set_desires(
 
 _ROUTES = Routes(PlanService, "desire", tag=_TAG)
 _DOCUMENTS = Named("/v1/documents", DesireService, "document", tag="documents", current=DesireService.document)
-
-HANDLERS = [
-    set_desires,
-    _ROUTES.post("plan_many", "/v1/plan", PlanService.plan_many, "read", 404),
-    _DOCUMENTS.list(DesireService.documents),
-    _DOCUMENTS.show(DesireService.document),
-    _DOCUMENTS.delete(DesireService.delete_document),
-    _DOCUMENTS.put(DesireService.put_document),
-    _DOCUMENTS.routes.post("apply_documents", "/v1/apply", DesireService.apply, "change", 404, 409),
-]
+_ROUTES.post("plan_many", "/v1/plan", PlanService.plan_many, "read", 404)
+_DOCUMENTS.list(DesireService.documents)
+_DOCUMENTS.show(DesireService.document)
+_DOCUMENTS.delete(DesireService.delete_document)
+_DOCUMENTS.put(DesireService.put_document)
+_DOCUMENTS.routes.post("apply_documents", "/v1/apply", DesireService.apply, "change", 404, 409)

@@ -24,7 +24,7 @@ def group() -> None:
     """Name sets of nodes."""
 
 
-GROUPS = Named(group, "group", "/v1/groups", FIELDS, complete=complete_group)
+GROUPS = Named(group, "group", "/v1/groups", FIELDS)
 GROUPS.list("List the groups.", "strata group list --sort -count")
 GROUPS.show("Show one group.", "strata group show gpu")
 GROUPS.delete("Delete a group; its nodes stay.", "strata group delete gpu")

@@ -49,9 +49,5 @@ async def follow_machine(ask: Asked) -> Stream:
 
 
 _ROUTES = Routes(MachineService, "node", tag=_TAG)
-
-HANDLERS = [
-    _ROUTES.get("show_machine", "/v1/machine", MachineService.machine),
-    follow_machine,
-    _ROUTES.get("machine_history", "/v1/machine/history", MachineService.history, since=Since),
-]
+_ROUTES.get("show_machine", "/v1/machine", MachineService.machine)
+_ROUTES.get("machine_history", "/v1/machine/history", MachineService.history, since=Since)

@@ -2,28 +2,26 @@
 
 from strata.core.room import Room
 
-_LOOK, _CHANGE = ".commands.look", ".commands.change"
-
 ROOM = Room(
     services=(".service:NodeService",),
     routes=(".routes.nodes", ".routes.state"),
     commands={
-        "The fleet": {"node": f"{_LOOK}:node", "ssh": ".commands.ssh:ssh"},
+        "The fleet": {"node": ".commands.look:node", "ssh": ".commands.ssh:ssh"},
         "Looking": {
-            "node list": f"{_LOOK}:list_",
-            "node show": f"{_LOOK}:show",
-            "node why": f"{_LOOK}:why",
-            "node plan": f"{_LOOK}:plan",
-            "node history": f"{_LOOK}:history",
+            "node list": ".commands.look:list_",
+            "node show": ".commands.look:show",
+            "node why": ".commands.look:why",
+            "node plan": ".commands.look:plan",
+            "node history": ".commands.look:history",
         },
         "Changing": {
-            "node set": f"{_CHANGE}:set_",
-            "node hold": f"{_CHANGE}:hold",
-            "node release": f"{_CHANGE}:release",
-            "node retry": f"{_CHANGE}:retry",
-            "node add": f"{_CHANGE}:add",
+            "node set": ".commands.change:set_",
+            "node hold": ".commands.change:hold",
+            "node release": ".commands.change:release",
+            "node retry": ".commands.change:retry",
+            "node add": ".commands.change:add",
             "node edit": ".commands.edit:edit",
-            "node delete": f"{_CHANGE}:delete",
+            "node delete": ".commands.change:delete",
         },
     },
 )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from strata.core.errors import NotFound
+from strata.core.nodeset import NUMBERED, padded
 from strata.fleet.selectors.selectable import Selectable
 
 
@@ -17,24 +17,17 @@ def unknown_nodes(fleet: Selectable, names: Sequence[str], more: int = 0) -> Not
     return NotFound(f"no such node: {listed}", where="select", hint=hint)
 
 
-_NUMBERED = re.compile(r"(.*?)(\d{1,9})([^\d]{0,20})")
-
-
 def find_unpadded(fleet: Selectable, name: str) -> int:
     """The index of the node that ``name`` means if it lacks zeros in front of its last number: ``n7`` is ``n0007``.
     -1: there is none, or more than one."""
-    match = _NUMBERED.fullmatch(name[:80])
-    if match is None:
-        return -1
-    head, digits, tail = match.groups()
-    found = {fleet.find(f"{head}{int(digits):0{width}d}{tail}") for width in range(len(digits) + 1, 10)} - {-1}
+    found = {fleet.find(other) for other in padded(name)} - {-1}
     return found.pop() if len(found) == 1 else -1
 
 
 def _close(fleet: Selectable, name: str) -> list[str]:
     """Names that differ in zero padding or case. (Edit distance over 100,000 names would take seconds.)"""
     found = []
-    if match := _NUMBERED.fullmatch(name[:80]):
+    if match := NUMBERED.fullmatch(name[:80]):
         head, digits, tail = match.groups()
         for width in range(1, 10):
             for prefix in {head, head.lower()}:

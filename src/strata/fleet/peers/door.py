@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from strata.core.errors import BadRequest, StrataError
-from strata.core.input.decoding import UNREADABLE
+from strata.core.errors import StrataError
+from strata.core.input.decoding import decoded
 from strata.fleet.peers.leaders import PeerAnswer
 
 Handler = Callable[[str, bytes], Awaitable[bytes | AsyncIterator[bytes]]]
@@ -38,10 +38,6 @@ def each(kind: Any, answer: Callable[[Any], Awaitable[Any]]) -> Handler:
             return PeerAnswer(error=error.detail)
 
     async def handler(_: str, body: bytes) -> bytes:
-        try:
-            questions = decode(body)
-        except UNREADABLE as error:
-            raise BadRequest(str(error)[:200], where="body") from None
-        return _encode(await asyncio.gather(*map(told, questions)))
+        return _encode(await asyncio.gather(*map(told, decoded(decode, body))))
 
     return handler

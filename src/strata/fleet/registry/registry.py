@@ -42,6 +42,7 @@ _freeze = msgspec.msgpack.Decoder(Freeze).decode
 _limit = msgspec.msgpack.Decoder(Limit).decode
 
 _Record = TypeVar("_Record", bound=msgspec.Struct)
+_Made = TypeVar("_Made")
 
 
 class Registry:
@@ -103,6 +104,21 @@ class Registry:
     def architectures(self) -> Words:
         """Each node's architecture."""
         return self.roster.architectures
+
+    def kept(self, make: Callable[[], _Made]) -> Callable[[], _Made]:
+        """Gives what is made of the nodes' descriptions: the same until one of them is new, changed or gone."""
+        stamp, made = (-1, -1), list[_Made]()
+
+        def now() -> _Made:
+            nonlocal stamp
+            # A node that is new or changed has the highest revision; one that is gone is one less.
+            current = (int(self.revisions.max(initial=0)), len(self))
+            if current != stamp:
+                made[:] = [make()]
+                stamp = current
+            return made[0]
+
+        return now
 
     def find(self, name: str) -> int:
         """The index of a node, or -1."""

@@ -98,17 +98,6 @@ async def openapi(request: AnyRequest) -> Response[dict[str, Any]]:
 
 _STATUS = Routes(SystemService, "status", tag=_TAG)
 _STORE = Routes(SystemService, "store", tag=_TAG)
-
-HANDLERS = [
-    health,
-    ready,
-    _STATUS.get("status", "/v1/status", SystemService.status),
-    model,
-    model_graph,
-    _STORE.post("backup", "/v1/store/backup", SystemService.backup, "create", 409, success=201),
-    _STORE.get("check_store", "/v1/store/check", SystemService.check_store),
-    show_log_level,
-    set_log_level,
-    metrics,
-    openapi,
-]
+_STATUS.get("status", "/v1/status", SystemService.status)
+_STORE.post("backup", "/v1/store/backup", SystemService.backup, "create", 409, success=201)
+_STORE.get("check_store", "/v1/store/check", SystemService.check_store)

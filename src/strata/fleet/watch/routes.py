@@ -45,8 +45,3 @@ async def watch(
     ask.of(Watchers).check_room()
     events = await ask.of(WatchService).watch(ask.who, select, sse.resume_point(request, since))
     return sse.stream(events, ask.of(Watchers), lambda e: sse.event(e.revision, e.event, e.data))
-
-
-HANDLERS = [
-    watch,
-]

@@ -10,7 +10,7 @@ from strata.cli import listing as ls
 from strata.cli.output import many
 from strata.cli.session import Session, pass_session
 from strata.cli.times import when
-from strata.cli.words import segment
+from strata.cli.words import complete_alert, segment
 
 if TYPE_CHECKING:
     from strata.cli.client import Json
@@ -69,7 +69,7 @@ def list_(session: Session, everything: bool, limit: int, view: ls.Listing) -> N
 
 
 @alert.command()
-@click.argument("ident", metavar="ID")
+@click.argument("ident", metavar="ID", shell_complete=complete_alert)
 @ls.json_option
 @pass_session
 def show(session: Session, ident: str, as_json: bool) -> None:
@@ -102,7 +102,7 @@ def show(session: Session, ident: str, as_json: bool) -> None:
 
 
 @alert.command()
-@click.argument("idents", metavar="ID...", nargs=-1)
+@click.argument("idents", metavar="ID...", nargs=-1, shell_complete=complete_alert)
 @click.option("--all", "everything", is_flag=True, help="Every alert that is open now.")
 @click.option("--note", default="", help="What is being done about it.")
 @ls.json_option

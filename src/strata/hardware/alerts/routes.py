@@ -17,21 +17,18 @@ AlertPath = Annotated[str, PathParameter(max_length=64, description="Its id, as 
 
 _WEBHOOKS = Named("/v1/webhooks", AlertService, "webhook", tag="webhooks")
 _ROUTES = Routes(AlertService, "alert", tag="alerts")
-
-HANDLERS = [
-    _ROUTES.get(
-        "list_alerts",
-        "/v1/alerts",
-        AlertService.alerts,
-        everything=Annotated[bool, QueryParameter(name="all", description="Also those that are over.")],
-        limit=Limit,
-        cursor=Cursor,
-    ),
-    _ROUTES.get("get_alert", "/v1/alerts/{ident:str}", AlertService.alert, 404, ident=AlertPath),
-    _ROUTES.post(
-        "acknowledge_alerts", "/v1/alerts/acknowledge", AlertService.acknowledge, "change", 404, data=AcknowledgeRequest
-    ),
-    _WEBHOOKS.list(AlertService.webhooks),
-    _WEBHOOKS.put(AlertService.put_webhook, statuses=()),
-    _WEBHOOKS.delete(AlertService.delete_webhook, statuses=(404,)),
-]
+_ROUTES.get(
+    "list_alerts",
+    "/v1/alerts",
+    AlertService.alerts,
+    everything=Annotated[bool, QueryParameter(name="all", description="Also those that are over.")],
+    limit=Limit,
+    cursor=Cursor,
+)
+_ROUTES.get("get_alert", "/v1/alerts/{ident:str}", AlertService.alert, 404, ident=AlertPath)
+_ROUTES.post(
+    "acknowledge_alerts", "/v1/alerts/acknowledge", AlertService.acknowledge, "change", 404, data=AcknowledgeRequest
+)
+_WEBHOOKS.list(AlertService.webhooks)
+_WEBHOOKS.put(AlertService.put_webhook, statuses=())
+_WEBHOOKS.delete(AlertService.delete_webhook, statuses=(404,))

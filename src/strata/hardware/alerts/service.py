@@ -60,8 +60,7 @@ class AlertService:
         before = _sequence(after)
         names = None
         if who.scope or select not in _EVERYTHING:
-            chosen = self._nodes.seen(who, select)
-            names = [self._nodes.registry.names[index] for index in chosen.tolist()]
+            names = self._names(who, select)
         rows = await self._hub.log.page(names, least, since, before, limit + 1)
         following = str(rows[limit - 1][0]) if len(rows) > limit else ""
         return EventPage(items=tuple(EventView(id=seq, **asdict(event)) for seq, event in rows[:limit]), next=following)
@@ -77,24 +76,16 @@ class AlertService:
         everything = not who.scope and select in _EVERYTHING
         async with aclosing(stream):  # type: ignore[type-var]
             async for batch in stream:
-                chosen = None if everything else self._names(who, select)
+                chosen = None if everything else set(self._names(who, select))
                 shown = [
                     EventView(id=seq, **asdict(event)) for seq, event in batch if chosen is None or event.node in chosen
                 ]
                 if shown:
                     yield shown
 
-    def _names(self, who: Principal, select: str) -> set[str]:
+    def _names(self, who: Principal, select: str) -> list[str]:
         names = self._nodes.registry.names
-        return {names[index] for index in self._nodes.seen(who, select).tolist()}
-
-    def admit(self, token: str) -> None:
-        """``Denied`` unless the token was given to a BMC."""
-        self._hub.admit(token)
-
-    async def receive(self, token: str, body: bytes) -> None:
-        """A BMC's push."""
-        self._hub.receive(token, body)
+        return [names[index] for index in self._nodes.seen(who, select).tolist()]
 
     # alerts
 

@@ -2,18 +2,16 @@
 
 from strata.core.room import Room
 
-_POWER = ".commands.power"
-
 ROOM = Room(
     routes=(".routes",),
     commands={
-        "The hardware": {"power": f"{_POWER}:power"},
+        "The hardware": {"power": ".commands.power:power"},
         "Switching": {
-            "power on": f"{_POWER}:on",
-            "power off": f"{_POWER}:off",
-            "power cycle": f"{_POWER}:cycle",
-            "power nmi": f"{_POWER}:nmi",
-            "power status": f"{_POWER}:status",
+            "power on": ".commands.power:on",
+            "power off": ".commands.power:off",
+            "power cycle": ".commands.power:cycle",
+            "power nmi": ".commands.power:nmi",
+            "power status": ".commands.power:status",
         },
         "Through the BMCs": {
             "hardware bmc": ".commands.bmc:bmc",

@@ -55,7 +55,7 @@ class BmcDriver:
         self._settings = settings or BmcDriverSettings()
         chosen = self._settings
         self._pace = Pace(at_once=chosen.at_once, patience=chosen.patience, at_most=chosen.at_most)
-        self._probes: dict[str, asyncio.Task[None]] = {}
+        self._probes: dict[str, asyncio.Task[str | None]] = {}
         self.dark: list[Told] = []
         """Told the names of nodes that were seen without power, or are about to lose it."""
         self.lit: list[Told] = []
@@ -181,13 +181,10 @@ class BmcDriver:
         """Whether to leave it out. One whose time has come is tried, but nobody waits for it."""
         due = self._bmcs.is_due(address)
         if due and address not in self._probes and len(self._probes) < self._settings.probes:
-            probe = asyncio.get_running_loop().create_task(self._probe(address))
+            probe = asyncio.get_running_loop().create_task(self._look(address))
             self._probes[address] = probe
             probe.add_done_callback(lambda _: self._probes.pop(address, None))
         return due is not False
-
-    async def _probe(self, address: str) -> None:
-        await self._look(address)
 
 
 def _address(batch: Batch, position: int) -> str:

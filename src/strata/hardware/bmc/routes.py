@@ -104,31 +104,25 @@ async def set_boot(ask: Asked, data: JSONBody[Boot]) -> Response[Many]:
 
 _ROUTES = Routes(BmcService, "bmc", tag=_TAG)
 _HARDWARE = Routes(BmcService, "hardware", tag=_TAG)
-
-HANDLERS = [
-    _ROUTES.post("set_power", "/v1/bmc/power", BmcService.power, "change", 404, 409, data=Power),
-    set_boot,
-    _ROUTES.post("set_light", "/v1/bmc/identify", BmcService.identify, "change", 404, 409, data=Identify),
-    _ROUTES.post("set_limit", "/v1/bmc/limits", BmcService.set_limit, "change", 404, 409, data=Cap),
-    _ROUTES.post("insert_media", "/v1/bmc/media", BmcService.insert_media, "change", 404, 409, data=InsertMedia),
-    _HARDWARE.post("stage_bios", "/v1/bmc/bios", BmcService.stage_bios, "change", 404, 409, data=BiosChange),
-    _HARDWARE.post(
-        "set_settings", "/v1/bmc/settings", BmcService.set_settings, "change", 404, 409, data=SettingsChange
-    ),
-    _HARDWARE.post("update_firmware", "/v1/bmc/firmware", BmcService.update_firmware, "change", 404, 409, success=202),
-    _ROUTES.get("read_sensors", "/v1/bmc/sensors", BmcService.sensors, *_ENDS, select=Select),
-    _ROUTES.get("list_firmware", "/v1/bmc/firmware", BmcService.firmware, *_ENDS, select=Select),
-    _ROUTES.get("show_bmc", "/v1/nodes/{name:str}/bmc", BmcService.info, *_ENDS, name=NodePath),
-    _ROUTES.get(
-        "show_log",
-        "/v1/nodes/{name:str}/bmc/log",
-        BmcService.log,
-        *_ENDS,
-        name=NodePath,
-        after=Annotated[str, QueryParameter(pattern=PLAIN, max_length=256, description="After this entry's id.")],
-        limit=Limit,
-    ),
-    _ROUTES.get("show_limits", "/v1/nodes/{name:str}/bmc/limits", BmcService.limits, *_ENDS, name=NodePath),
-    _ROUTES.get("show_bios", "/v1/nodes/{name:str}/bmc/bios", BmcService.bios, *_ENDS, name=NodePath),
-    _ROUTES.get("show_settings", "/v1/nodes/{name:str}/bmc/settings", BmcService.settings, *_ENDS, name=NodePath),
-]
+_ROUTES.post("set_power", "/v1/bmc/power", BmcService.power, "change", 404, 409, data=Power)
+_ROUTES.post("set_light", "/v1/bmc/identify", BmcService.identify, "change", 404, 409, data=Identify)
+_ROUTES.post("set_limit", "/v1/bmc/limits", BmcService.set_limit, "change", 404, 409, data=Cap)
+_ROUTES.post("insert_media", "/v1/bmc/media", BmcService.insert_media, "change", 404, 409, data=InsertMedia)
+_HARDWARE.post("stage_bios", "/v1/bmc/bios", BmcService.stage_bios, "change", 404, 409, data=BiosChange)
+_HARDWARE.post("set_settings", "/v1/bmc/settings", BmcService.set_settings, "change", 404, 409, data=SettingsChange)
+_HARDWARE.post("update_firmware", "/v1/bmc/firmware", BmcService.update_firmware, "change", 404, 409, success=202)
+_ROUTES.get("read_sensors", "/v1/bmc/sensors", BmcService.sensors, *_ENDS, select=Select)
+_ROUTES.get("list_firmware", "/v1/bmc/firmware", BmcService.firmware, *_ENDS, select=Select)
+_ROUTES.get("show_bmc", "/v1/nodes/{name:str}/bmc", BmcService.info, *_ENDS, name=NodePath)
+_ROUTES.get(
+    "show_log",
+    "/v1/nodes/{name:str}/bmc/log",
+    BmcService.log,
+    *_ENDS,
+    name=NodePath,
+    after=Annotated[str, QueryParameter(pattern=PLAIN, max_length=256, description="After this entry's id.")],
+    limit=Limit,
+)
+_ROUTES.get("show_limits", "/v1/nodes/{name:str}/bmc/limits", BmcService.limits, *_ENDS, name=NodePath)
+_ROUTES.get("show_bios", "/v1/nodes/{name:str}/bmc/bios", BmcService.bios, *_ENDS, name=NodePath)
+_ROUTES.get("show_settings", "/v1/nodes/{name:str}/bmc/settings", BmcService.settings, *_ENDS, name=NodePath)

@@ -16,6 +16,7 @@ import msgspec
 
 from strata.core.driver import Batch
 from strata.core.errors import Conflict, DeviceError, NotOffered, StrataError
+from strata.fleet.recurring import Recurring
 from strata.fleet.tasks import all_cancelled, cancelled
 from strata.hardware.bmc.protocol import Bmc
 from strata.hardware.consoles.log import ConsoleLog
@@ -91,7 +92,13 @@ class ConsoleCapture:
         self._leaving: set[asyncio.Task[None]] = set()
         self._without: dict[str, tuple[str, float]] = {}
         """Nodes whose BMC has no console: at which address, and when to ask again."""
-        self._look = asyncio.Event()
+        self._looks = Recurring(
+            "console capture",
+            self._compare,
+            lambda: self._settings.refresh,
+            trouble="it was not seen whose consoles are to be captured",
+        )
+        self._begun = False
         self._hurried: dict[str, asyncio.Event] = {}
         """Nodes that are waited for; set when their console is open, or was tried in vain."""
         self._pauses: dict[str, asyncio.Event] = {}
@@ -101,18 +108,17 @@ class ConsoleCapture:
         """Consoles that are open: what is typed at them."""
         self._taps: dict[str, set[asyncio.Queue[bytes]]] = {}
         """Who sees every piece of a console as it comes."""
-        self._turn: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Begin to capture."""
-        self._turn = asyncio.create_task(self._keep_up(), name="console capture")
+        self._begun = True
+        await self._looks.start()
 
     async def stop(self) -> None:
         """Let go of all consoles."""
-        tasks = [*self._leaving, *(task for _, task in self._running.values())]
-        if self._turn is not None:
-            tasks.append(self._turn)
-        await all_cancelled(tasks)
+        self._begun = False
+        await self._looks.stop()
+        await all_cancelled([*self._leaving, *(task for _, task in self._running.values())])
         self._running.clear()
 
     def status(self, node: str) -> Status | None:
@@ -149,12 +155,12 @@ class ConsoleCapture:
 
     def refresh(self) -> None:
         """Look now which nodes there are."""
-        self._look.set()
+        self._looks.soon()
 
     async def before_power(self, batch: Batch) -> None:
         """These are about to be switched on: have their consoles open by then, so that what they print first is kept.
         Where many are, or a BMC is slow, nobody is kept from the power by this."""
-        if self._turn is None or self._turn.done():
+        if not self._begun:
             return
         now = asyncio.get_running_loop().time()
         waited: list[asyncio.Event] = []
@@ -175,17 +181,9 @@ class ConsoleCapture:
         for node in batch.names:
             self._hurried.pop(node, None)
 
-    async def _keep_up(self) -> None:
-        while True:
-            self._look.clear()
-            await self._compare(self._nodes())
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._settings.refresh):
-                    await self._look.wait()
-
-    async def _compare(self, wanted: Mapping[str, str]) -> None:
+    async def _compare(self) -> None:
         """Let go of what is not wanted any more, and seek what is new; a fleet is not gone through in one go."""
-        now = asyncio.get_running_loop().time()
+        wanted, now = self._nodes(), asyncio.get_running_loop().time()
         for node, (address, task) in list(self._running.items()):
             if wanted.get(node) != address:
                 task.cancel()

@@ -106,33 +106,27 @@ async def watch_console(ask: Asked, name: NodePath) -> Stream:
 
 
 _ROUTES = Routes(ConsoleService, "console", tag=_TAG)
-
-HANDLERS = [
-    _ROUTES.get("list_consoles", "/v1/consoles", ConsoleService.consoles, 404, select=Select),
-    search_consoles,
-    _ROUTES.get(
-        "show_console",
-        "/v1/nodes/{name:str}/console",
-        ConsoleService.tail,
-        404,
-        name=NodePath,
-        lines=Annotated[int, QueryParameter(ge=0, le=10_000, description="How many, the newest.")],
-    ),
-    follow_console,
-    watch_console,
-    _ROUTES.post(
-        "type_console",
-        "/v1/nodes/{name:str}/console/keys",
-        ConsoleService.type,
-        "change",
-        404,
-        409,
-        success=204,
-        name=NodePath,
-        data=ConsoleKeys,
-    ),
-    _ROUTES.get("list_dumps", "/v1/nodes/{name:str}/console/dumps", ConsoleService.dumps, 404, name=NodePath),
-    _ROUTES.get(
-        "show_dump", "/v1/nodes/{name:str}/console/dumps/{dump:str}", ConsoleService.dump, 404, name=NodePath, dump=Dump
-    ),
-]
+_ROUTES.get("list_consoles", "/v1/consoles", ConsoleService.consoles, 404, select=Select)
+_ROUTES.get(
+    "show_console",
+    "/v1/nodes/{name:str}/console",
+    ConsoleService.tail,
+    404,
+    name=NodePath,
+    lines=Annotated[int, QueryParameter(ge=0, le=10_000, description="How many, the newest.")],
+)
+_ROUTES.post(
+    "type_console",
+    "/v1/nodes/{name:str}/console/keys",
+    ConsoleService.type,
+    "change",
+    404,
+    409,
+    success=204,
+    name=NodePath,
+    data=ConsoleKeys,
+)
+_ROUTES.get("list_dumps", "/v1/nodes/{name:str}/console/dumps", ConsoleService.dumps, 404, name=NodePath)
+_ROUTES.get(
+    "show_dump", "/v1/nodes/{name:str}/console/dumps/{dump:str}", ConsoleService.dump, 404, name=NodePath, dump=Dump
+)

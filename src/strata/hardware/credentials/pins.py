@@ -11,13 +11,12 @@ import contextlib
 import logging
 import re
 import time
-from collections.abc import Callable
 from urllib.parse import urlsplit
 
 import msgspec
 
 from strata.core.errors import BadRequest, NotFound, StrataError
-from strata.fleet.tasks import cancelled
+from strata.fleet.recurring import Recurring
 from strata.store.audit import Ledger
 from strata.store.followed import Followed
 from strata.store.protocol import Delete, Op, Put, Store
@@ -46,27 +45,25 @@ _decode = msgspec.msgpack.Decoder(Pin).decode
 class Pins:
     """Which certificate each BMC has. ``get`` and ``put`` never wait."""
 
-    def __init__(self, store: Store, ledger: Ledger, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, store: Store, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._clock = clock
         self._pins: dict[str, Pin] = {}
         self._fresh: dict[str, Pin] = {}
-        self._wake = asyncio.Event()
-        self._writer: asyncio.Task[None] | None = None
+        self._writes = Recurring(
+            "certificate pins", self._write_fresh, self._pause, trouble="certificate pins not written yet"
+        )
         self._followed = Followed(store, PREFIX, self._take, self._pins.clear)
 
     async def start(self) -> None:
         """Load what is known and follow it until ``stop``."""
         await self._followed.start()
-        self._writer = asyncio.create_task(self._write_fresh(), name="certificate pins")
+        await self._writes.start()
 
     async def stop(self) -> None:
         """Write what is new and end the watch."""
-        if self._writer is not None:
-            await cancelled(self._writer)
-            self._writer = None
-            with contextlib.suppress(StrataError):
-                await self._flush()
+        await self._writes.stop()
+        with contextlib.suppress(StrataError):
+            await self._flush()
         await self._followed.stop()
 
     def get(self, host: str) -> str | None:
@@ -77,8 +74,8 @@ class Pins:
     def put(self, host: str, sha256: str) -> None:
         """Remember the first certificate of a BMC. One that is known stays as it is."""
         if self.get(host) is None:
-            self._fresh[host] = Pin(sha256=_checked(sha256), since=self._clock(), author="strata")
-            self._wake.set()
+            self._fresh[host] = Pin(sha256=_checked(sha256), since=time.time(), author="strata")
+            self._writes.soon()
 
     async def accept(self, address: str, author: str, sha256: str = "") -> str:
         """Accept the certificate with this fingerprint from now on, or (empty) the next one that is seen. The
@@ -86,7 +83,7 @@ class Pins:
         host = host_of(address)
         key = PREFIX + host
         if sha256:
-            pin = Pin(sha256=_checked(sha256), since=self._clock(), author=author)
+            pin = Pin(sha256=_checked(sha256), since=time.time(), author=author)
             value = _encode(pin)
             revision = await self._ledger.commit(author, "bmc.pin", host, [Put(key, value)], None, {"sha256": sha256})
             self._followed.wrote(key, value, revision)
@@ -111,16 +108,11 @@ class Pins:
             log.error("unreadable certificate pin", extra={"key": key})
 
     async def _write_fresh(self) -> None:
-        while True:
-            await self._wake.wait()
-            await asyncio.sleep(_GATHER)
-            self._wake.clear()
-            try:
-                await self._flush()
-            except StrataError as error:
-                log.warning("certificate pins not written yet", extra={"error": str(error)})
-                await asyncio.sleep(_RETRY_AFTER)
-                self._wake.set()
+        await asyncio.sleep(_GATHER)
+        await self._flush()
+
+    def _pause(self) -> float | None:
+        return _RETRY_AFTER if self._writes.error else None
 
     async def _flush(self) -> None:
         fresh = {host: pin for host, pin in self._fresh.items() if host not in self._pins}

@@ -61,13 +61,11 @@ class Rotation:
         accepts: Mapping[str, Accepts],
         *,
         settle: float = SETTLE,
-        clock: Callable[[], float] = time.time,
     ) -> None:
         self._credentials = credentials
         self._bmc = bmc
         self._accepts = accepts
         self._settle = settle
-        self._clock = clock
 
     async def rotate(self, address: str, author: str) -> None:
         """Give the BMC at ``address`` a new password, or finish a change that was interrupted. Raises when it
@@ -120,7 +118,7 @@ class Rotation:
             user=fitting.user,
             sealed=self._credentials.copied(fitting, pattern),
             author=fitting.author,
-            changed=self._clock(),
+            changed=time.time(),
             borrowed=True,
         )
         return record, 0
@@ -134,7 +132,7 @@ class Rotation:
 
     async def _promote(self, record: CredentialRecord, revision: int, author: str) -> None:
         current = msgspec.structs.replace(
-            record, sealed=record.pending, pending=b"", author=author, changed=self._clock(), borrowed=False
+            record, sealed=record.pending, pending=b"", author=author, changed=time.time(), borrowed=False
         )
         await self._write(current, revision, author, "changed")
 

@@ -18,30 +18,27 @@ Pattern = Annotated[
 
 
 _ROUTES = Routes(BmcCredentialService, "bmc-credential", tag="hardware credentials")
-
-HANDLERS = [
-    _ROUTES.get("list_bmc_credentials", "/v1/hardware/credentials", BmcCredentialService.credentials),
-    _ROUTES.put("put_bmc_credential", "/v1/hardware/credentials", BmcCredentialService.put, "change", 409),
-    _ROUTES.delete(
-        "delete_bmc_credential", "/v1/hardware/credentials", BmcCredentialService.delete, 404, 409, pattern=Pattern
-    ),
-    _ROUTES.post(
-        "rotate_bmc_passwords",
-        "/v1/hardware/credentials/rotate",
-        BmcCredentialService.rotate,
-        "change",
-        404,
-        409,
-        success=202,
-        data=RotationRequest,
-    ),
-    _ROUTES.post(
-        "accept_bmc_certificate",
-        "/v1/hardware/credentials/accept-certificate",
-        BmcCredentialService.accept_certificate,
-        "change",
-        404,
-        409,
-        success=204,
-    ),
-]
+_ROUTES.get("list_bmc_credentials", "/v1/hardware/credentials", BmcCredentialService.credentials)
+_ROUTES.put("put_bmc_credential", "/v1/hardware/credentials", BmcCredentialService.put, "change", 409)
+_ROUTES.delete(
+    "delete_bmc_credential", "/v1/hardware/credentials", BmcCredentialService.delete, 404, 409, pattern=Pattern
+)
+_ROUTES.post(
+    "rotate_bmc_passwords",
+    "/v1/hardware/credentials/rotate",
+    BmcCredentialService.rotate,
+    "change",
+    404,
+    409,
+    success=202,
+    data=RotationRequest,
+)
+_ROUTES.post(
+    "accept_bmc_certificate",
+    "/v1/hardware/credentials/accept-certificate",
+    BmcCredentialService.accept_certificate,
+    "change",
+    404,
+    409,
+    success=204,
+)

@@ -6,7 +6,4 @@ from strata.api.routing import Routes
 from strata.hardware.emergency.service import EmergencyService
 
 _ROUTES = Routes(EmergencyService, "emergency", tag="emergency")
-
-HANDLERS = [
-    _ROUTES.post("emergency_off", "/v1/emergency-off", EmergencyService.power_off, "create", 404, 409),
-]
+_ROUTES.post("emergency_off", "/v1/emergency-off", EmergencyService.power_off, "create", 404, 409)

@@ -19,9 +19,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from strata.core.errors import Conflict, Corrupt, StrataError, Unavailable
+from strata.core.errors import Conflict, Corrupt, Unavailable
 from strata.fleet.access.sealing import Seal
-from strata.fleet.tasks import all_cancelled
+from strata.fleet.recurring import Recurring
 from strata.hardware.alerts.alerts import Alerts, AlertSettings
 from strata.hardware.bmc.bmcs import Bmcs
 from strata.hardware.bmc.redfish.events import RedfishSubscriptions
@@ -40,6 +40,7 @@ from strata.store.protocol import Put, Store
 log = logging.getLogger(__name__)
 
 _KEY = "event-key/push"
+_PUT_OFF = "upkeep put off"
 
 FRESH = 10.0
 """Seconds after which what a BMC told of power is old, by its own clock: it may have been sent again and again, or its
@@ -121,7 +122,12 @@ class EventHub:
         """Who takes the metric reports that BMCs push."""
         self.poller: Poller | None = None
         """Since ``start``."""
-        self._tasks: list[asyncio.Task[None]] = []
+        self._upkeep = (
+            Recurring("BMCs known", self.refresh, lambda: self.settings.refresh_every, trouble=_PUT_OFF),
+            Recurring(
+                "alerts looked through", self.alerts.upkeep, lambda: self.settings.upkeep_every, trouble=_PUT_OFF
+            ),
+        )
 
     async def start(self) -> None:
         """Load what is stored, then listen, poll and deliver."""
@@ -142,16 +148,13 @@ class EventHub:
         self.poller = Poller(looker, self.take, mine=self._mine, turn=self._turn, settings=self.settings.poll)
         await self.refresh()
         self.poller.start()
-        self._tasks = [
-            asyncio.create_task(self._now_and_then(self.refresh, self.settings.refresh_every), name="BMCs known"),
-            asyncio.create_task(
-                self._now_and_then(self.alerts.upkeep, self.settings.upkeep_every), name="alerts looked through"
-            ),
-        ]
+        for upkeep in self._upkeep:
+            await upkeep.start()
 
     async def stop(self) -> None:
         """In reverse: what was noticed is still written."""
-        await all_cancelled(self._tasks)
+        for upkeep in self._upkeep:
+            await upkeep.stop()
         if self.poller is not None:
             await self.poller.stop()
         await self.alerts.stop()
@@ -217,14 +220,6 @@ class EventHub:
     def site_of(self, address: str) -> Site | None:
         """The BMC that is meant by an address that a node has; None where it is not known yet."""
         return self._sites.get(root_of(address))
-
-    async def _now_and_then(self, work: Callable[[], Awaitable[object]], pause: float) -> None:
-        while True:
-            await asyncio.sleep(pause)
-            try:
-                await work()
-            except StrataError as error:
-                log.warning("upkeep put off", extra={"error": str(error)})
 
     async def _key(self) -> bytes:
         """What destinations are made with: one for all controllers of a store, sealed like any secret in it.

@@ -13,6 +13,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from math import ceil
 from typing import NamedTuple
 
 import msgspec
@@ -21,6 +22,7 @@ from strata.core.contain import contained
 from strata.core.errors import InternalFault, NotOffered, StrataError
 from strata.fleet.tasks import all_cancelled, beside
 from strata.hardware.bmc.bmcs import Bmcs, Silence
+from strata.hardware.bmc.pace import Pace, Place
 from strata.hardware.bmc.protocol import LogEntry, Severity
 from strata.hardware.events.inbox import Inbox
 from strata.hardware.events.listen import Listener
@@ -253,25 +255,6 @@ class PollSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Until it is asked again whether a BMC that is another process's has become ours: at our start none is."""
 
 
-class _Slot:
-    """A place among the looks under way, given back after a while whether or not the look has ended."""
-
-    def __init__(self, slots: asyncio.Semaphore, most: float) -> None:
-        self._slots = slots
-        self._most = most
-        self._timer: asyncio.TimerHandle | None = None
-
-    async def take(self) -> None:
-        await self._slots.acquire()
-        self._timer = asyncio.get_running_loop().call_later(self._most, self.give_back)
-
-    def give_back(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-            self._slots.release()
-
-
 class Poller:
     """Decides when ``looker`` looks at which BMC, of those whose nodes are ``mine``; each when its ``turn`` has
     come, where there are others who wait."""
@@ -296,7 +279,9 @@ class Poller:
         self._turn = turn
         self._watched: dict[str, Watched] = {}
         self._due: list[tuple[float, str]] = []
-        self._slots = asyncio.Semaphore(self.settings.at_once)
+        chosen = self.settings
+        at_most = chosen.at_once * ceil(chosen.look / chosen.yields)  # more cannot be: none lasts longer
+        self._places = Pace(at_once=chosen.at_once, patience=chosen.yields, at_most=at_most)
         self._wake = asyncio.Event()
         self._under_way: set[asyncio.Task[None]] = set()
         self._looking: dict[str, asyncio.Task[None]] = {}
@@ -352,12 +337,11 @@ class Poller:
                 self._missed(watched, plain(silence.why, 200) or "it does not answer", silent=True)
             else:
                 await self._pace()
-                slot = _Slot(self._slots, self.settings.yields)
-                await slot.take()
+                place = await self._places.place()
                 if self._watched.get(root) is not watched:  # it has gone meanwhile
-                    slot.give_back()
+                    place.leaves()
                     continue
-                self._looking[root] = task = beside(self._under_way, self._take_turn(watched, slot))
+                self._looking[root] = task = beside(self._under_way, self._take_turn(watched, place))
                 task.add_done_callback(partial(self._looked, root))
 
     async def _leave(self, site: Site, look: asyncio.Task[None] | None) -> None:
@@ -385,7 +369,7 @@ class Poller:
         if self._turn is not None:
             await self._turn(_COST)
 
-    async def _take_turn(self, watched: Watched, slot: _Slot) -> None:
+    async def _take_turn(self, watched: Watched, place: Place) -> None:
         address = watched.site.address
         try:
             async with asyncio.timeout(self.settings.look):
@@ -402,7 +386,7 @@ class Poller:
             self._seen(watched, seen)
         finally:
             self.looks += 1
-            slot.give_back()
+            place.leaves()
 
     def _is_silent(self, address: str) -> bool:
         try:

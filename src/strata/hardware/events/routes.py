@@ -16,6 +16,7 @@ from strata.api.services import Asked, Cursor, Limit, Select, Time, Watchers
 from strata.core.texts import Out
 from strata.hardware.alerts.service import AlertService
 from strata.hardware.bmc.protocol import Severity
+from strata.hardware.events.hub import EventHub
 from strata.hardware.events.inbox import BODY_MOST
 
 _TAG = "hardware events"
@@ -63,24 +64,20 @@ async def follow_events(
 )
 async def receive_events(request: AnyRequest, ask: Asked, token: PushToken) -> None:
     """A BMC's push (a Redfish `Event`). The token is its credential: it was given to that BMC alone."""
-    ask.of(AlertService).admit(token)
-    await ask.of(AlertService).receive(token, await request.body())
+    hub = ask.of(EventHub)
+    hub.admit(token)
+    hub.receive(token, await request.body())
 
 
 _ROUTES = Routes(AlertService, "hardware", tag=_TAG)
-
-HANDLERS = [
-    _ROUTES.get(
-        "list_events",
-        "/v1/hardware/events",
-        AlertService.events,
-        404,
-        select=Select,
-        severity=Annotated[Severity, QueryParameter(description="At least as bad as this.")],
-        since=Time,
-        limit=Limit,
-        cursor=Cursor,
-    ),
-    follow_events,
-    receive_events,
-]
+_ROUTES.get(
+    "list_events",
+    "/v1/hardware/events",
+    AlertService.events,
+    404,
+    select=Select,
+    severity=Annotated[Severity, QueryParameter(description="At least as bad as this.")],
+    since=Time,
+    limit=Limit,
+    cursor=Cursor,
+)

@@ -63,14 +63,6 @@ def sites_of(addresses: Mapping[str, str]) -> dict[str, Site]:
 
 def bmc_addresses(registry: Registry) -> Callable[[], Mapping[str, str]]:
     """BMCs as nodes have them → names of the nodes; the same object while no node changed."""
-    kept: tuple[tuple[int, int], dict[str, str]] = ((-1, 0), {})
-
-    def addresses() -> Mapping[str, str]:
-        nonlocal kept
-        # A node that is new or changed has the highest revision; one that is gone is one less.
-        stamp = (int(registry.revisions.max(initial=0)), len(registry))
-        if kept[0] != stamp:
-            kept = (stamp, {node.bmc: node.name for node in registry.roster.nodes if node is not None and node.bmc})
-        return kept[1]
-
-    return addresses
+    return registry.kept(
+        lambda: {node.bmc: node.name for node in registry.roster.nodes if node is not None and node.bmc}
+    )

@@ -7,8 +7,5 @@ from strata.api.services import Select
 from strata.hardware.fabric.service import FabricService
 
 _ROUTES = Routes(FabricService, "hardware", tag="fabric")
-
-HANDLERS = [
-    _ROUTES.get("show_fabric", "/v1/fabric", FabricService.graph),
-    _ROUTES.get("near", "/v1/fabric/near", FabricService.near, 404, select=Select),
-]
+_ROUTES.get("show_fabric", "/v1/fabric", FabricService.graph)
+_ROUTES.get("near", "/v1/fabric/near", FabricService.near, 404, select=Select)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +12,6 @@ from strata.core.errors import Unavailable
 from strata.core.nodeset import fold
 from strata.fleet.access.principal import Principal
 from strata.fleet.fleet import Fleet
-from strata.hardware.credentials.credentials import base_of
 from strata.hardware.fabric.build import Row, build, read_rows
 from strata.hardware.fabric.records import FabricView, LinkView, SwitchNodes, SwitchView
 from strata.hardware.fabric.topology import End, Topology
@@ -34,11 +32,14 @@ Founds = Callable[[], AsyncIterator[Found]]
 class FabricService:
     """How things are cabled. ``file``: how it should be cabled, where there is one."""
 
-    def __init__(self, service: Fleet, founds: Founds, *, file: Path | None = None, keep: float = KEEP) -> None:
+    def __init__(
+        self, service: Fleet, founds: Founds, node_of: Callable[[str], str], *, file: Path | None = None
+    ) -> None:
+        """``node_of``: the name of the node whose BMC (or system) is at an address; empty: none's."""
         self._service = service
         self._founds = founds
         self._file = file
-        self._keep = keep
+        self._node_of = node_of
         self._made: tuple[float, Topology] | None = None
         self._making = asyncio.Lock()
 
@@ -85,24 +86,13 @@ class FabricService:
     async def topology(self) -> Topology:
         """The graph itself, for placement."""
         async with self._making:
-            if self._made is None or time.monotonic() - self._made[0] > self._keep:
+            if self._made is None or time.monotonic() - self._made[0] > KEEP:
                 founds = [found async for found in self._founds()]
-                node_of = self._node_of()
+                # Names before the thread begins: the registry is the loop's.
+                names = {one.address: self._node_of(one.address) for found in founds for one in found.machines}
                 rows = await asyncio.to_thread(_read, self._file) if self._file else []
-                self._made = time.monotonic(), await asyncio.to_thread(build, founds, node_of, rows)
+                self._made = time.monotonic(), await asyncio.to_thread(build, founds, names.__getitem__, rows)
             return self._made[1]
-
-    def _node_of(self) -> Callable[[str], str]:
-        """The name of the node whose BMC (or system) is at an address."""
-        exact: dict[str, str] = {}
-        alone: dict[str, str] = {}
-        for node in self._service.registry.roster.nodes:
-            if node is not None and node.bmc:
-                exact[node.bmc.rstrip("/")] = node.name
-                with suppress(ValueError):  # what is written there is no address
-                    base = base_of(node.bmc)
-                    alone[base] = "" if base in alone else node.name
-        return lambda address: exact.get(address.rstrip("/")) or alone.get(base_of(address), "")
 
 
 async def cabling(inventory: Inventory) -> AsyncIterator[Found]:

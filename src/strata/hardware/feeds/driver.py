@@ -21,7 +21,7 @@ from strata.engine.progress import Phase
 from strata.engine.reconciler import Engine
 from strata.fleet.columns import Indices, Mask
 from strata.fleet.registry.registry import Registry
-from strata.hardware.feeds.feeds import CHASSIS, FED_BY, NOTHING_FED, OUTLET, Coded, Feeds, Place, feeds_of
+from strata.hardware.feeds.feeds import CHASSIS, FED_BY, OUTLET, Coded, Feeds, Place, feeds_of
 
 FED = "fed"
 FEEDS_NOTHING = "feeds-nothing"
@@ -38,8 +38,8 @@ class FeedDriver:
         self._registry = registry
         self._engine = engine
         self._clock = clock
-        self._feeds = NOTHING_FED
-        self._known = (-1, -1)
+        self.feeds = registry.kept(self._feeds)
+        """Who feeds whom, as the nodes are described now."""
 
     async def act(self, mutation: Mutation, batch: Batch) -> Outcomes:
         """It carries out nothing."""
@@ -59,25 +59,19 @@ class FeedDriver:
         nodes = self._registry.indices_of(batch.uids)
         return self._fed(feeds, nodes) if guard == FED else self._feeds_nothing(feeds, nodes)
 
-    def feeds(self) -> Feeds:
-        """Who feeds whom, as the nodes are described now."""
+    def _feeds(self) -> Feeds:
         registry = self._registry
-        known = (int(registry.revisions.max(initial=0)), len(registry))
-        if known != self._known:
-            labels = registry.label(FED_BY)
-            components = np.flatnonzero(registry.alive & registry.roles.where(CHASSIS)).tolist()
-            outlets = registry.roles.where(OUTLET)
-            by_kind: dict[str, dict[str, int]] = {}
-            for index in components:
-                if location := registry.node_at(index).location:
-                    by_kind.setdefault(xname.parse(location).type, {})[location] = index
-            outermost_first = sorted(by_kind, key=_depth)
-            words = {kind: registry.location(kind) for kind in outermost_first}
-            places = [Place(Coded(words[kind].table, words[kind].codes), by_kind[kind]) for kind in outermost_first]
-            coded = Coded(labels.table, labels.codes)
-            self._feeds = feeds_of(registry.size, coded, registry.find, places, outlets)
-            self._known = known
-        return self._feeds
+        labels = registry.label(FED_BY)
+        components = np.flatnonzero(registry.alive & registry.roles.where(CHASSIS)).tolist()
+        outlets = registry.roles.where(OUTLET)
+        by_kind: dict[str, dict[str, int]] = {}
+        for index in components:
+            if location := registry.node_at(index).location:
+                by_kind.setdefault(xname.parse(location).type, {})[location] = index
+        outermost_first = sorted(by_kind, key=_depth)
+        words = {kind: registry.location(kind) for kind in outermost_first}
+        places = [Place(Coded(words[kind].table, words[kind].codes), by_kind[kind]) for kind in outermost_first]
+        return feeds_of(registry.size, Coded(labels.table, labels.codes), registry.find, places, outlets)
 
     def _fed(self, feeds: Feeds, nodes: Indices) -> list[str]:
         power = self._engine.table.columns["power"]

@@ -61,9 +61,6 @@ class Feeds:
         return self._fed.get(node, ())
 
 
-NOTHING_FED = Feeds(np.zeros(0, dtype=np.int32), [()], {})
-
-
 def feeds_of(
     size: int, labels: Coded, find: Callable[[str], int], places: Iterable[Place], outlets: npt.NDArray[np.bool_]
 ) -> Feeds:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from strata.core.node import Node
 from strata.fleet.registry.registry import Registry
 from strata.hardware.discovery.sources import bmc_of
@@ -11,15 +13,20 @@ SERIAL = "serial"
 """The label that holds a machine's serial."""
 
 
+class _Index(NamedTuple):
+    """Indices of nodes; -1 where several are meant."""
+
+    exact: dict[str, int]
+    base: dict[str, int]
+    serial: dict[str, int]
+
+
 class NodesByBmc:
     """Nodes by the address of their BMC; built again when a description has changed."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
-        self._state = (-1, -1)
-        self._exact: dict[str, int] = {}
-        self._base: dict[str, int] = {}
-        self._serial: dict[str, int] = {}
+        self._found = registry.kept(self._index)
 
     def at(self, address: str) -> str:
         """The name of the node whose BMC (or system in it) is at an address; empty: there is none, or it is
@@ -29,10 +36,8 @@ class NodesByBmc:
 
     def index(self, address: str) -> int:
         """Its index, or -1."""
-        self._fresh()
-        address = address.rstrip("/")
-        found = self._exact.get(address)
-        return self._base.get(address, -1) if found is None else found
+        found, address = self._found(), address.rstrip("/")
+        return found.exact.get(address, found.base.get(address, -1))
 
     def of_machine(self, known: Known, machine: Machine) -> str:
         """The name of the node that is this machine."""
@@ -48,28 +53,23 @@ class NodesByBmc:
 
     def with_serial(self, serial: str) -> str:
         """The name of the one node that is labelled with a serial; empty: there is none, or several."""
-        self._fresh()
-        index = self._serial.get(serial, -1) if serial else -1
+        index = self._found().serial.get(serial, -1) if serial else -1
         return self._registry.names[index] if index >= 0 else ""
 
     def node(self, name: str) -> Node:
         """A node by name."""
         return self._registry.node(name)
 
-    def _fresh(self) -> None:
-        revisions = self._registry.revisions
-        state = (len(self._registry), int(revisions.max()) if len(revisions) else 0)
-        if state == self._state:
-            return
-        self._state = state
-        self._exact, self._base, self._serial = {}, {}, {}
+    def _index(self) -> _Index:
+        found = _Index({}, {}, {})
         for index, node in enumerate(self._registry.roster.nodes):
             if node is None:
                 continue
             if serial := node.labels.get(SERIAL):
-                self._serial[serial] = index if serial not in self._serial else -1
+                found.serial[serial] = index if serial not in found.serial else -1
             if node.bmc:
-                self._exact[node.bmc.rstrip("/")] = index
+                found.exact[node.bmc.rstrip("/")] = index
                 base, system = bmc_of(node.bmc)
                 if system:
-                    self._base[base] = index if base not in self._base else -1
+                    found.base[base] = index if base not in found.base else -1
+        return found

@@ -42,23 +42,19 @@ async def list_components(
 
 
 _ROUTES = Routes(InventoryService, "hardware", tag=_TAG)
-
-HANDLERS = [
-    _ROUTES.post("discover", "/v1/hardware/discover", InventoryService.discover, "create", 409, success=202),
-    _ROUTES.get(
-        "show_discovery",
-        "/v1/hardware/discover/{operation:str}",
-        InventoryService.discovery,
-        404,
-        operation=OperationPath,
-    ),
-    _ROUTES.get("list_bmcs", "/v1/hardware/bmcs", InventoryService.bmcs, limit=Limit, cursor=Cursor),
-    _ROUTES.get("show_bmc", "/v1/hardware/bmc", InventoryService.bmc, 404, address=At),
-    _ROUTES.delete("forget_bmc", "/v1/hardware/bmc", InventoryService.forget, 404, address=At),
-    _ROUTES.get("node_hardware", "/v1/nodes/{name:str}/hardware", InventoryService.of_node, 404, name=NodePath),
-    list_components,
-    _ROUTES.get(
-        "show_history", "/v1/hardware/history", InventoryService.history, 404, select=Select, since=Time, limit=Limit
-    ),
-    _ROUTES.get("list_conflicts", "/v1/hardware/conflicts", InventoryService.conflicts),
-]
+_ROUTES.post("discover", "/v1/hardware/discover", InventoryService.discover, "create", 409, success=202)
+_ROUTES.get(
+    "show_discovery",
+    "/v1/hardware/discover/{operation:str}",
+    InventoryService.discovery,
+    404,
+    operation=OperationPath,
+)
+_ROUTES.get("list_bmcs", "/v1/hardware/bmcs", InventoryService.bmcs, limit=Limit, cursor=Cursor)
+_ROUTES.get("show_bmc", "/v1/hardware/bmc", InventoryService.bmc, 404, address=At)
+_ROUTES.delete("forget_bmc", "/v1/hardware/bmc", InventoryService.forget, 404, address=At)
+_ROUTES.get("node_hardware", "/v1/nodes/{name:str}/hardware", InventoryService.of_node, 404, name=NodePath)
+_ROUTES.get(
+    "show_history", "/v1/hardware/history", InventoryService.history, 404, select=Select, since=Time, limit=Limit
+)
+_ROUTES.get("list_conflicts", "/v1/hardware/conflicts", InventoryService.conflicts)

@@ -6,7 +6,4 @@ from strata.api.routing import Routes
 from strata.jobs.accelerators.service import AcceleratorService
 
 _ROUTES = Routes(AcceleratorService, "hardware", tag="accelerators")
-
-HANDLERS = [
-    _ROUTES.get("list_accelerators", "/v1/accelerators", AcceleratorService.all),
-]
+_ROUTES.get("list_accelerators", "/v1/accelerators", AcceleratorService.all)

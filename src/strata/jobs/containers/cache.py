@@ -25,7 +25,7 @@ from strata.core.errors import NotFound
 from strata.core.host.removal import remove_tree
 from strata.jobs.containers.unpacking import Order, Unpacked, write
 from strata.provisioning.images import oci
-from strata.provisioning.images.release import ImageConfig, check_digest
+from strata.provisioning.images.release import check_digest
 from strata.provisioning.images.shelf import Shelf
 from strata.provisioning.images.tree import MOST_BYTES
 
@@ -35,17 +35,12 @@ _LEFT_BEHIND = 86400.0
 _RECORD = "image.json"
 
 
-class Image(msgspec.Struct, frozen=True, kw_only=True):
+class Image(Unpacked, frozen=True, kw_only=True):
     """An unpacked image."""
 
     digest: str
     reference: str
     root: str
-    config: ImageConfig
-    entrypoint: tuple[str, ...] = ()
-    architecture: str = ""
-    files: int = 0
-    bytes: int = 0
     used: float = 0.0
     """When it was last wanted."""
 
@@ -60,9 +55,8 @@ def default_folder() -> Path:
 class Cache:
     """The folder. Several processes, of several machines that share a disk, use it at once."""
 
-    def __init__(self, folder: Path, *, most: int = MOST_BYTES) -> None:
+    def __init__(self, folder: Path) -> None:
         self._folder = folder.absolute()
-        self._most = most
         self._shelf = Shelf(self._folder / "shelf")
 
     @property
@@ -163,7 +157,7 @@ class Cache:
         """The image of a registry. Asked each time what a tag stands for; what is here is not fetched again."""
         from strata.provisioning.images import registry  # most starts need none, and it takes long to import
 
-        digest = await registry.pull(self._shelf, remote, lambda _: None, most=self._most, logins=logins)
+        digest = await registry.pull(self._shelf, remote, lambda _: None, most=MOST_BYTES, logins=logins)
         return self.find(digest) or await self._unpacked(digest, f"docker://{remote}")
 
     async def _unpacked(self, digest: str, reference: str, archive: Path | None = None) -> Image:
@@ -180,10 +174,11 @@ class Cache:
                     archive=str(archive or ""),
                     work=str(layers),
                     into=str(whole / "root"),
-                    most=self._most,
+                    most=MOST_BYTES,
                 )
                 done = await write(order, archive.stat().st_size if archive else self._size(digest))
-                (whole / _RECORD).write_bytes(msgspec.json.encode(self._record(digest, reference, done)))
+                image = Image(**msgspec.structs.asdict(done), digest=digest, reference=reference, root="")
+                (whole / _RECORD).write_bytes(msgspec.json.encode(image))
                 self._mark(digest).touch()
                 whole.rename(self._root(digest))
         found = self.find(digest)
@@ -193,23 +188,11 @@ class Cache:
     def _size(self, digest: str) -> int:
         return sum(layer.size for layer in oci.parse_manifest(self._shelf.read(digest)).layers)
 
-    def _record(self, digest: str, reference: str, done: Unpacked) -> Image:
-        return Image(
-            digest=digest,
-            reference=reference,
-            root="",
-            config=done.config,
-            entrypoint=done.entrypoint,
-            architecture=done.architecture,
-            files=done.files,
-            bytes=done.bytes,
-        )
-
     def _take_layout(self, folder: Path, chosen: oci.Descriptor) -> None:
         def take(blob: oci.Descriptor) -> None:
             if not self._shelf.blob(blob.digest).exists():
                 with _blob(folder, blob.digest).open("rb") as source:
-                    self._shelf.add_stream(source, expect=blob.digest, most=self._most)
+                    self._shelf.add_stream(source, expect=blob.digest, most=MOST_BYTES)
 
         take(chosen)
         manifest = oci.parse_manifest(self._shelf.read(chosen.digest))

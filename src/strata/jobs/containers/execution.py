@@ -20,7 +20,6 @@ import msgspec
 
 from strata.core.errors import NotFound, Refused
 from strata.jobs.accelerators.detection import detect
-from strata.jobs.accelerators.records import Found
 from strata.jobs.containers.cache import Cache, Image
 from strata.jobs.containers.records import Container
 from strata.jobs.containers.runtimes import check_abilities, require, runtime
@@ -40,15 +39,14 @@ def execute(
     bring: Callable[[Cache], Image],
     *,
     show: bool = False,
-    look: Callable[[], Found] = detect,
 ) -> NoReturn:
-    """Run it, and end with its status. ``bring`` has the image unpacked; ``look`` finds what the machine has."""
+    """Run it, and end with its status. ``bring`` has the image unpacked."""
     if os.geteuid() == 0 and not show:
         raise Refused("no container is started as root", by="user", where=container.image, hint="start it as its user")
     one = runtime(container.runtime)
     check_abilities(one, container)
     program = require(one)
-    found = look() if container.devices else None
+    found = detect() if container.devices else None
     image, held = _held(cache, bring) if one.abilities.image == "folder" else (None, -1)
     environment = dict(os.environ)
     with tempfile.TemporaryDirectory(prefix="strata-", dir=_short_folder()) as folder:

@@ -26,12 +26,9 @@ async def show_environment(ask: Asked, name: NamePath, version: VersionQuery = 0
     return Response(view, headers={"ETag": revision_tag(view.revision)})
 
 
-HANDLERS = [
-    _ENVIRONMENTS.list(EnvironmentService.all),
-    _ENVIRONMENTS.put(EnvironmentService.put, verb="create"),
-    _ENVIRONMENTS.delete(EnvironmentService.delete),
-    show_environment,
-    _ENVIRONMENTS.routes.post(
-        "promote_environment", "/v1/environments/{name:str}/promote", EnvironmentService.promote, "change", 404, 409
-    ),
-]
+_ENVIRONMENTS.list(EnvironmentService.all)
+_ENVIRONMENTS.put(EnvironmentService.put, verb="create")
+_ENVIRONMENTS.delete(EnvironmentService.delete)
+_ENVIRONMENTS.routes.post(
+    "promote_environment", "/v1/environments/{name:str}/promote", EnvironmentService.promote, "change", 404, 409
+)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
@@ -34,18 +33,12 @@ _MANY = ("admin", "operator")
 class EnvironmentService:
     """Environments: everybody's to see and to use, their owners' to change."""
 
-    def __init__(self, fleet: Fleet, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
-        self._clock = clock
+        self._clock = fleet.controller.clock.wall
         self._records = fleet.records(Environment, kind="environment", listed_by="strata environment list")
-
-    async def start(self) -> None:
-        """Load them, and follow their changes."""
-        await self._records.start()
-
-    async def stop(self) -> None:
-        """Follow no more."""
-        await self._records.stop()
+        self.start = self._records.start
+        self.stop = self._records.stop
 
     async def all(self, who: Principal) -> Sequence[EnvironmentView]:
         """All work environments."""

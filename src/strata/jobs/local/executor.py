@@ -53,14 +53,8 @@ _VISIBLE = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "STRATA_ACCELERATORS
 _AFTER: frozenset[After] = frozenset(("started", "ended", "done", "failed"))
 
 
-def _nobody() -> None:
-    """Nobody is told."""
-
-
 class LocalExecutor:
-    """Implements ``strata.schedulers.jobs.JobScheduler``. ``start`` finds what runs; ``stop`` leaves it running.
-
-    ``changed`` is called whenever a job begins or ends."""
+    """Implements ``strata.schedulers.jobs.JobScheduler``. ``start`` finds what runs; ``stop`` leaves it running."""
 
     ability = Ability(
         nodes=False,
@@ -80,11 +74,11 @@ class LocalExecutor:
         *,
         grace: float = GRACE,
         clock: Callable[[], float] = time.time,
-        changed: Callable[[], None] = _nobody,
         groups: Callable[[Path], Groups] = open_groups,
         look: Callable[[], Found] = detect,
     ) -> None:
-        self.changed = changed
+        self.changed: Callable[[], None] = lambda: None
+        """Called whenever a job begins or ends."""
         self.groups = Groups()
         """How jobs are held to what they ask for."""
         self._open_groups = groups

@@ -29,18 +29,14 @@ async def list_reservations(ask: Asked, target: TargetName = None) -> Reservatio
 
 
 _ROUTES = Routes(ReservationService, "reservation", tag=_TAG)
-
-HANDLERS = [
-    list_reservations,
-    _ROUTES.post("make_reservation", "/v1/reservations", ReservationService.make, "create", 404, 409, 502, success=201),
-    _ROUTES.delete(
-        "end_reservation",
-        "/v1/reservations/{target:str}/{ident:str}",
-        ReservationService.end,
-        404,
-        409,
-        502,
-        target=TargetPath,
-        ident=IdPath,
-    ),
-]
+_ROUTES.post("make_reservation", "/v1/reservations", ReservationService.make, "create", 404, 409, 502, success=201)
+_ROUTES.delete(
+    "end_reservation",
+    "/v1/reservations/{target:str}/{ident:str}",
+    ReservationService.end,
+    404,
+    409,
+    502,
+    target=TargetPath,
+    ident=IdPath,
+)

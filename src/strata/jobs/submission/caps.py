@@ -117,6 +117,7 @@ class JobCaps:
         self._later: dict[Trial, tuple[float, float]] = {}
         """What is tried again, when, and after how many seconds that is."""
         self._rounds = Recurring("caps of jobs", self.look, lambda: every, trouble="nodes are not capped for jobs")
+        self.clear = self._asking.clear
 
     async def start(self) -> None:
         """Begin, once all jobs are known."""
@@ -130,10 +131,6 @@ class JobCaps:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.kept.stop()
-
-    def clear(self) -> None:
-        """All jobs are about to be told anew."""
-        self._asking.clear()
 
     def take(self, ident: str, job: Job | None) -> None:
         """A job came, changed, or (None) went."""

@@ -17,7 +17,7 @@ from strata.cli.output import Column, many, state_colour
 from strata.cli.reading import read_text
 from strata.cli.session import Session, pass_session
 from strata.cli.times import DURATION, span, when
-from strata.cli.words import items, pairs, segment
+from strata.cli.words import complete_job, items, pairs, segment
 from strata.core.printable import shortened
 from strata.core.units import mebibytes, show_mebibytes, show_watts
 from strata.jobs.reservations.commands import reservation as reservation_group
@@ -238,7 +238,7 @@ def targets(session: Session, view: ls.Listing) -> None:
     ls.show(session, TARGET_FIELDS, rows, view)
 
 
-_JOB = click.argument("ident", metavar="JOB")
+_JOB = click.argument("ident", metavar="JOB", shell_complete=complete_job)
 
 
 @job.command()
@@ -321,7 +321,7 @@ def _acts(verb: str, done: str, doc: str) -> None:
     """A command that does one thing to one or more jobs."""
 
     @job.command(verb, help=f"{doc}\n\n\b\nExample: strata job {verb} 4k2j9x0qv7m1")
-    @click.argument("idents", metavar="JOB...", nargs=-1, required=True)
+    @click.argument("idents", metavar="JOB...", nargs=-1, required=True, shell_complete=complete_job)
     @ls.json_option
     @pass_session
     def act(session: Session, idents: Sequence[str], as_json: bool) -> None:

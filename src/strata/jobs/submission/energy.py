@@ -44,14 +44,8 @@ class JobEnergy:
         self._looks = Recurring(
             "energy of ended jobs", self.look, lambda: LOOK_EVERY, trouble="energy was not looked at"
         )
-
-    async def start(self) -> None:
-        """Look now, and again and again."""
-        await self._looks.start()
-
-    async def stop(self) -> None:
-        """Look no more."""
-        await self._looks.stop()
+        self.start = self._looks.start
+        self.stop = self._looks.stop
 
     async def look(self) -> None:
         """Keep what jobs used that ended long enough ago for their last samples to be there. Whichever controller has

@@ -16,7 +16,9 @@ from strata.jobs.submission.records import JobDocument
 FIELDS = ("stdin", "stdout", "stderr")
 """Of a document: paths with patterns in them."""
 _PATTERN = re.compile(r"%(.?)")
-_KNOWN = "%j and %A (the job's id), %a (the index in the array), %u (the account), %x (the job's name)"
+_KNOWN = (
+    "%j and %A (the job's id), %a (the index in the array), %u (the account), %x (the job's name), %% (a percent sign)"
+)
 
 
 def check_patterns(document: JobDocument) -> None:
@@ -24,9 +26,12 @@ def check_patterns(document: JobDocument) -> None:
     array = document.array is not None
     for field in FIELDS:
         for found in _PATTERN.finditer(getattr(document, field) or ""):
-            if found[1] not in tuple("jAaux"):
+            if found[1] not in tuple("jAaux%"):
                 told = f"has {found[0]} in it, which Strata does not fill in"
                 raise BadRequest(told, where=field, hint=f"what it fills in: {_KNOWN}")
+            if found[1] == "%" and found.string.startswith("a", found.end()):
+                told = "has %%a in it, which would read as %a, the index in an array"
+                raise BadRequest(told, where=field, hint="let another letter follow the percent sign")
             if found[1] == "a" and not array:
                 told = "has %a in it, the index in an array, and the job is none"
                 raise BadRequest(told, where=field, hint="leave it out, or give an array")
@@ -37,7 +42,7 @@ def check_patterns(document: JobDocument) -> None:
 
 def filled(document: JobDocument, ident: str, account: str) -> JobDocument:
     """The document, with all that is known before the job begins in its paths."""
-    values = {"j": ident, "A": ident, "u": account, "x": called(document, ident)}
+    values = {"j": ident, "A": ident, "u": account, "x": called(document, ident), "%": "%"}
     paths = {
         field: _PATTERN.sub(lambda found: values.get(found[1], found[0]), path)
         for field in FIELDS

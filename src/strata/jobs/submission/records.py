@@ -55,7 +55,7 @@ class JobDocument(In, frozen=True, kw_only=True):
     stdout: PathText | None = None
     """Where its output goes. None: into the job's folder. In the paths of its files, ``%j`` and ``%A`` are the job's
     id, ``%u`` its account, ``%x`` its name, and ``%a`` the index in the array (where ``%j`` is refused: write
-    ``%A_%a``). Any other ``%`` is refused."""
+    ``%A_%a``); ``%%`` is a percent sign. Any other ``%`` is refused."""
     stderr: PathText | None = None
     """None: with the output."""
     container: Container | None = None

@@ -156,38 +156,29 @@ async def follow_log(
 
 
 _ROUTES = Routes(JobService, "job", tag=_TAG)
-
-HANDLERS = [
-    submit_job,
-    _ROUTES.post("plan_job", "/v1/jobs/plan", JobService.plan, "create", 404, 409, 502),
-    list_jobs,
-    list_targets,
-    follow_jobs,
-    show_job,
-    _ROUTES.get(
-        "wait_job",
-        "/v1/jobs/{job:str}/wait",
-        JobService.wait,
-        404,
-        job=JobPath,
-        timeout=Annotated[float, QueryParameter(ge=0, le=60, description="Seconds to wait at most.")],
-    ),
-    _ROUTES.get(
-        "read_log",
-        "/v1/jobs/{job:str}/log",
-        JobService.log,
-        404,
-        502,
-        job=JobPath,
-        stream=Which,
-        task=TaskIndex,
-        offset=Offset,
-    ),
-    follow_log,
-    _ROUTES.post("cancel_job", "/v1/jobs/{job:str}/cancel", JobService.cancel, "delete", 404, 409, 502, job=JobPath),
-    _ROUTES.post("hold_job", "/v1/jobs/{job:str}/hold", JobService.hold, "change", 404, 409, 502, job=JobPath),
-    _ROUTES.post("release_job", "/v1/jobs/{job:str}/release", JobService.release, "change", 404, 409, 502, job=JobPath),
-    _ROUTES.post(
-        "rerun_job", "/v1/jobs/{job:str}/rerun", JobService.rerun, "create", 404, 409, 502, success=201, job=JobPath
-    ),
-]
+_ROUTES.post("plan_job", "/v1/jobs/plan", JobService.plan, "create", 404, 409, 502)
+_ROUTES.get(
+    "wait_job",
+    "/v1/jobs/{job:str}/wait",
+    JobService.wait,
+    404,
+    job=JobPath,
+    timeout=Annotated[float, QueryParameter(ge=0, le=60, description="Seconds to wait at most.")],
+)
+_ROUTES.get(
+    "read_log",
+    "/v1/jobs/{job:str}/log",
+    JobService.log,
+    404,
+    502,
+    job=JobPath,
+    stream=Which,
+    task=TaskIndex,
+    offset=Offset,
+)
+_ROUTES.post("cancel_job", "/v1/jobs/{job:str}/cancel", JobService.cancel, "delete", 404, 409, 502, job=JobPath)
+_ROUTES.post("hold_job", "/v1/jobs/{job:str}/hold", JobService.hold, "change", 404, 409, 502, job=JobPath)
+_ROUTES.post("release_job", "/v1/jobs/{job:str}/release", JobService.release, "change", 404, 409, 502, job=JobPath)
+_ROUTES.post(
+    "rerun_job", "/v1/jobs/{job:str}/rerun", JobService.rerun, "create", 404, 409, 502, success=201, job=JobPath
+)

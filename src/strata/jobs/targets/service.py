@@ -31,6 +31,7 @@ class TargetService:
         self._fleet = fleet
         self._accounts = fleet.of(LocalAccounts)
         self._records = fleet.records(JobTarget, kind="job-target", prefix=PREFIX, listed_by="strata job target list")
+        self.stop = self._records.stop
 
     async def start(self) -> None:
         """Load them, and bring each token under the key that seals now."""
@@ -43,10 +44,6 @@ class TargetService:
 
         if any(one.sealed for one in self._records.all.values()):
             await self._records.change_all("strata", "all", fresh, action="reseal")  # type: ignore[arg-type]
-
-    async def stop(self) -> None:
-        """Follow them no more."""
-        await self._records.stop()
 
     @property
     def connected(self) -> Mapping[str, JobTarget]:

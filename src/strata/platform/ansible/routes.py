@@ -17,8 +17,3 @@ async def ansible_inventory(ask: Asked, select: Select = "*") -> Response[Mappin
     """A dynamic inventory: groups with their hosts, and in `_meta` the variables of each host. Holds no secrets."""
     content = await ask.of(AnsibleService).inventory(ask.who, select)
     return Response(content, media_type=MediaType.JSON)  # type: ignore[arg-type]
-
-
-HANDLERS = [
-    ansible_inventory,
-]

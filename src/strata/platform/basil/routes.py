@@ -6,7 +6,4 @@ from strata.api.routing import Routes
 from strata.platform.basil.service import BasilService
 
 _ROUTES = Routes(BasilService, "node", tag="workload")
-
-HANDLERS = [
-    _ROUTES.get("basil_inventory", "/v1/basil/inventory", BasilService.inventory),
-]
+_ROUTES.get("basil_inventory", "/v1/basil/inventory", BasilService.inventory)

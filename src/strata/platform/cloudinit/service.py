@@ -11,6 +11,7 @@ from strata.fleet.access.principal import Principal
 from strata.fleet.fleet import Fleet
 from strata.platform.cloudinit.records import CloudInit, CloudInitSpec, CloudInitView, Rendered, check
 from strata.platform.cloudinit.rendering import FILES, rendered
+from strata.platform.config.keeper import Keeper
 from strata.platform.config.service import ConfigService
 from strata.platform.scopes import Scopes
 from strata.provisioning.boot.http import Answer
@@ -29,17 +30,14 @@ class CloudInitService:
         self._fleet = fleet
         self._scopes = Scopes(fleet.registry)
         self.records = fleet.records(CloudInit, kind=KIND, called=_CALLED, listed_by="strata cloud-init list")
+        self.stop = self.records.stop
 
     async def start(self) -> None:
         """Load the documents; answer nodes where there are boot networks."""
         await self.records.start()
-        self._fleet.of(ConfigService).keepers[KIND] = self
+        self._fleet.of(ConfigService).keepers[KIND] = Keeper(self.records, self.made)
         if (boot := self._fleet.services.find(BootService)) is not None:
             boot.own[KIND] = self.answer
-
-    async def stop(self) -> None:
-        """Follow the documents no more."""
-        await self.records.stop()
 
     # what people ask
 
@@ -77,10 +75,6 @@ class CloudInitService:
         return Answer(getattr(self._rendered(node), field).encode()) if field else _NOTHING
 
     # what the configuration says
-
-    def said(self, name: str, record: CloudInit) -> CloudInit:
-        """What the repository would say of a record."""
-        return record
 
     def made(self, spec: CloudInit, author: str = "") -> CloudInit:
         """The record of what the repository says; ``BadRequest`` where it cannot be."""

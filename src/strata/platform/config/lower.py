@@ -1,87 +1,43 @@
-"""What rooms keep that know nothing of repositories: boot profiles, power policies, and how commits reach nodes."""
+"""What rooms keep that know nothing of repositories: boot profiles and power policies."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
 from strata.core.errors import Refused
-from strata.platform.rollouts.records import RolloutPolicy
-from strata.power.policies.records import PolicyEntry, PolicyRecord, PolicyRecords, digest_of
+from strata.platform.config.keeper import Keeper
+from strata.power.policies.records import PolicyEntry, PolicyRecord, PolicyRecords
 from strata.provisioning.boot.profiles import Profiles
 from strata.provisioning.boot.records import Profile, ProfileEntry
-from strata.store.records import Records
 
 
-class RolloutPolicyKeeper:
-    """Keeps the policy by which commits reach nodes."""
-
-    def __init__(self, records: Records[RolloutPolicy]) -> None:
-        self.records = records
-
-    def said(self, name: str, record: RolloutPolicy) -> RolloutPolicy:
-        """What the repository would say of a record."""
-        return record
-
-    def made(self, spec: RolloutPolicy, author: str) -> RolloutPolicy:
-        """The record of what is said."""
-        return spec
-
-
-class ProfileKeeper:
+def profiles_keeper(profiles: Profiles) -> Keeper:
     """Keeps boot profiles."""
 
-    variable = "minos"
-
-    def __init__(self, profiles: Profiles) -> None:
-        self._profiles = profiles
-        self.records = profiles.records
-
-    def said(self, name: str, record: Profile) -> ProfileEntry:
-        """What the repository would say of a record."""
-        return ProfileEntry.of(record, name=name)
-
-    def made(self, spec: ProfileEntry, author: str) -> Profile:
-        """The record of what is said; ``BadRequest`` where no node could boot by it."""
+    def made(spec: ProfileEntry, author: str) -> Profile:
         profile = Profile.of(spec)
-        self._profiles.check(spec.name, profile)
+        profiles.check(spec.name, profile)
         return profile
 
+    def said(name: str, record: Profile) -> ProfileEntry:
+        return ProfileEntry.of(record, name=name)
 
-class PowerPolicyKeeper:
+    return Keeper(profiles.records, made, said, variable="minos")
+
+
+def power_policies_keeper(policies: PolicyRecords, wall: Callable[[], float]) -> Keeper:
     """Keeps power policies. The gate is that of every other way: a content was simulated, or somebody says why not."""
 
-    def __init__(self, records: PolicyRecords, wall: Callable[[], float]) -> None:
-        self._simulation = records.simulation
-        self._wall = wall
-        self.records = records.records
+    def made(spec: PolicyEntry, author: str) -> PolicyRecord:
+        where, unsimulated = f"power-policy {spec.name}", spec.without_simulation
+        digest = policies.check_simulated(spec.text, unsimulated, where=where, say="without_simulation: REASON")
+        return PolicyRecord.of(spec, digest=digest, author=author, time=wall(), unsimulated=unsimulated)
 
-    def said(self, name: str, record: PolicyRecord) -> PolicyEntry:
-        """What the repository would say of a record."""
-        return PolicyEntry(name=name, text=record.text, enabled=record.enabled, without_simulation=record.unsimulated)
+    def said(name: str, record: PolicyRecord) -> PolicyEntry:
+        return PolicyEntry.of(record, without_simulation=record.unsimulated)
 
-    def made(self, spec: PolicyEntry, author: str) -> PolicyRecord:
-        """The record of what is said; ``Refused`` where its content was not simulated."""
-        digest = digest_of(spec.text)
-        if self._simulation(digest) is None and not spec.without_simulation:
-            raise Refused(
-                "this version of the policy has not been simulated yet",
-                by="simulation",
-                where=f"power-policy {spec.name}",
-                hint="run: strata power simulate --policy FILE; or say why not: without_simulation: REASON",
-            )
-        return PolicyRecord(
-            name=spec.name,
-            text=spec.text,
-            digest=digest,
-            enabled=spec.enabled,
-            author=author,
-            time=self._wall(),
-            unsimulated=spec.without_simulation,
-        )
-
-    def together(self, edits: Mapping[str, PolicyEntry | None]) -> None:
-        """Raise ``Refused`` where two would run."""
-        runs = {name for name, record in self.records.all.items() if record.enabled and name not in edits}
+    def together(edits: Mapping[str, PolicyEntry | None]) -> None:
+        runs = {name for name, record in policies.records.all.items() if record.enabled and name not in edits}
         new = [name for name, spec in edits.items() if spec is not None and spec.enabled]
         if runs and new:
             by_hand = min(runs)
@@ -91,3 +47,5 @@ class PowerPolicyKeeper:
                 where=f"power-policy {new[0]}",
                 hint=f"strata power policy disable {by_hand}",
             )
+
+    return Keeper(policies.records, made, said, together)

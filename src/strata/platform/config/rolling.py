@@ -93,15 +93,12 @@ class RollingCommits:
         )
         self._parts = fleet.records(ConfigurationPart, kind="config-part", prefix="config/part/")
         self._round = Recurring("rolling commits", self._go_on, self._pause, trouble="a commit cannot be rolled out")
+        self.start = self._round.start
 
     async def load(self) -> None:
         """Find out which commit is on its way."""
         await self._parts.start()
         await self._records.start()
-
-    async def start(self) -> None:
-        """Carry it on."""
-        await self._round.start()
 
     async def stop(self) -> None:
         """Leave it as it is. Its rollouts go on."""

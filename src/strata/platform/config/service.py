@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from ipaddress import IPv4Network
-from typing import Any, Protocol, cast
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -22,7 +22,8 @@ from strata.fleet.registry.whole_edits import Prepared
 from strata.fleet.selectors.language import parse
 from strata.platform.config.difference import Difference, both, difference
 from strata.platform.config.foresight import foreseen
-from strata.platform.config.lower import PowerPolicyKeeper, ProfileKeeper, RolloutPolicyKeeper
+from strata.platform.config.keeper import Keeper
+from strata.platform.config.lower import power_policies_keeper, profiles_keeper
 from strata.platform.config.records import (
     Applied,
     Approval,
@@ -33,7 +34,6 @@ from strata.platform.config.records import (
     Configuration,
     HeldDocuments,
     KeptKind,
-    Named,
     Pause,
     RollingView,
     WatchSpec,
@@ -53,7 +53,6 @@ from strata.provisioning.personalities.records import Personality
 from strata.provisioning.personalities.resolve import Personalities
 from strata.provisioning.personalities.service import VARIABLE
 from strata.store.protocol import Op
-from strata.store.records import Records
 
 NAME = "current"
 MOST_GONE = 0.1
@@ -61,31 +60,6 @@ MOST_GONE = 0.1
 _ATTEMPTS = 5
 _SHOWN_HERE: tuple[KeptKind, ...] = ("secret", "image")
 """Kinds that no list of their room shows whole."""
-
-
-class Keeper(Protocol):
-    """A room that keeps documents of a kind which stand in the repository, too."""
-
-    records: Records[Any]
-
-    def said(self, name: str, record: Any) -> Named:
-        """What the repository would say of a record."""
-
-    def made(self, spec: Any, author: str) -> Any:
-        """The record of what the repository says; ``BadRequest`` where it cannot be."""
-
-
-class KeeperTogether(Keeper, Protocol):
-    """One whose documents have something to do with each other."""
-
-    def together(self, edits: Mapping[str, Any]) -> None:
-        """Raise where these edits (None: it goes) cannot all be."""
-
-
-class KeeperWanted(Keeper, Protocol):
-    """One whose documents are wanted of nodes by their names."""
-
-    variable: str
 
 
 class ConfigService:
@@ -284,15 +258,15 @@ class ConfigService:
     def _meet(self) -> None:
         """Take in the rooms that know nothing of repositories, whichever are open here."""
         if (budgets := self._fleet.services.find(BudgetService)) is not None:
-            self.keepers["budget"] = budgets
+            self.keepers["budget"] = Keeper(budgets.records, budgets.made, budgets.said)
         if (profiles := self._fleet.services.find(Profiles)) is not None:
-            self.keepers["boot-profile"] = ProfileKeeper(profiles)
+            self.keepers["boot-profile"] = profiles_keeper(profiles)
         if (networks := self._fleet.services.find(BootNetworks)) is not None:
-            self.keepers["network"] = networks
+            self.keepers["network"] = Keeper(networks.records, together=networks.together)
         if (policies := self._fleet.services.find(PolicyRecords)) is not None:
-            self.keepers["power-policy"] = PowerPolicyKeeper(policies, self._fleet.controller.clock.wall)
+            self.keepers["power-policy"] = power_policies_keeper(policies, self._fleet.controller.clock.wall)
         if (rollouts := self._fleet.services.find(RolloutService)) is not None:
-            self.keepers["rollout-policy"] = RolloutPolicyKeeper(rollouts.policies)
+            self.keepers["rollout-policy"] = Keeper(rollouts.policies)
 
     async def _prepared(self, configuration: Configuration, who: str) -> tuple[Difference, Prepared]:
         """What differs, checked, and what would be written for it."""
@@ -336,17 +310,10 @@ class ConfigService:
         }
         target = configuration.commit or "files"
         await self._keep_overlays(who, configuration)
-        ops: list[Op] = []
-        expect: dict[str, int] = {}
-        for name, personality in found.personalities.items():
-            op, revision = self._sets().records.prepared(name, personality)
-            ops.append(op)
-            expect.update(revision)
+        rows = [self._sets().records.prepared(name, one) for name, one in found.personalities.items()]
         for kind, made in self._made(found, configuration, who.name).items():
-            for name, record in made.items():
-                op, revision = self._keeper(kind).records.prepared(name, record)
-                ops.append(op)
-                expect.update(revision)
+            rows += [self._keeper(kind).records.prepared(name, record) for name, record in made.items()]
+        ops, expect = _at_once(rows)
         if not edits.is_one_transaction(prepared.with_(ops, expect)):
             # Part of it may be there when we die: what that is must be known, so that it can be taken away again.
             op, revision = self._applied.prepared(NAME, both(self.applied, found.applied))
@@ -372,14 +339,10 @@ class ConfigService:
         }
         if not new:
             return
-        ops: list[Op] = []
-        expect: dict[str, int] = {}
         names = tuple(dict.fromkeys((*self.applied.personalities, *new)))
         rows = [self._sets().records.prepared(name, one) for name, one in new.items()]
         rows.append(self._applied.prepared(NAME, msgspec.structs.replace(self.applied, personalities=names)))
-        for op, revision in rows:
-            ops.append(op)
-            expect.update(revision)
+        ops, expect = _at_once(rows)
         await self._fleet.ledger.commit(who.name, "config.begin", ", ".join(new)[:500], ops, expect)
         await self._applied.fetch(NAME)
         for name in new:
@@ -403,21 +366,15 @@ class ConfigService:
         missing = sorted({member.release for one in new for member in one.members} & coming)
         if not missing:
             return
-        ops: list[Op] = []
-        expect: dict[str, int] = {}
         keeper = self._keeper("image")
         names = tuple(one.name for one in configuration.images if one.image in missing)
-        for name, record in self._made(found, configuration, who.name).get("image", {}).items():
-            if name in names and record is not None:
-                op, revision = keeper.records.prepared(name, record)
-                ops.append(op)
-                expect.update(revision)
-        if ops:
+        made = self._made(found, configuration, who.name).get("image", {})
+        rows = [keeper.records.prepared(name, one) for name, one in made.items() if name in names and one is not None]
+        if rows:
             kept = {**self.applied.kept, "image": tuple(dict.fromkeys((*self.applied.kept.get("image", ()), *names)))}
-            op, revision = self._applied.prepared(NAME, msgspec.structs.replace(self.applied, kept=kept))
-            await self._fleet.ledger.commit(
-                who.name, "config.begin", ", ".join(missing)[:500], [*ops, op], {**expect, **revision}
-            )
+            rows.append(self._applied.prepared(NAME, msgspec.structs.replace(self.applied, kept=kept)))
+            ops, expect = _at_once(rows)
+            await self._fleet.ledger.commit(who.name, "config.begin", ", ".join(missing)[:500], ops, expect)
             await self._applied.fetch(NAME)
             for name in names:
                 await keeper.records.fetch(name)
@@ -460,8 +417,8 @@ class ConfigService:
         """What rooms are to keep: kind → name → record (None: it goes)."""
         made: dict[KeptKind, dict[str, Any]] = {}
         for kind, edits in found.kept.items():
-            if edits and hasattr(keeper := self._keeper(kind), "together"):
-                cast("KeeperTogether", keeper).together(edits)
+            if edits:
+                self._keeper(kind).together(edits)
             for name, spec in edits.items():
                 try:
                     record = None if spec is None else self._keeper(kind).made(spec, author)
@@ -474,7 +431,11 @@ class ConfigService:
     def _keeper(self, kind: KeptKind) -> Keeper:
         keeper = self.keepers.get(kind)
         if keeper is None:
-            raise Unavailable(f"this service keeps no documents of the kind {kind}", where="config")
+            raise Unavailable(
+                f"this service keeps no documents of the kind {kind}",
+                where="config",
+                hint="the layer that does is not started here; strata serve starts all, strata serve --help lists them",
+            )
         return keeper
 
     def _done(self, configuration: Configuration, found: Difference, revision: int) -> ConfigDone:
@@ -534,8 +495,8 @@ class ConfigService:
             gone += [(kind, keeper.variable, name) for name, one in edits.items() if one is None]
         return gone
 
-    def _wanted_keepers(self) -> list[tuple[KeptKind, KeeperWanted]]:
-        return [(kind, cast("KeeperWanted", one)) for kind, one in self.keepers.items() if hasattr(one, "variable")]
+    def _wanted_keepers(self) -> list[tuple[KeptKind, Keeper]]:
+        return [(kind, keeper) for kind, keeper in self.keepers.items() if keeper.variable]
 
     def _switched(self, found: Difference, after: Registry) -> Mapping[str, str]:
         """Personality that is another now → the nodes that are wanted to have it."""
@@ -573,6 +534,11 @@ class ConfigService:
 
 _AT_ONCE = "look at it with 'strata config plan'; --at-once applies it to all nodes at the same time"
 _REALLY = "look at it with 'strata config plan'; if it is meant, apply with --remove-most"
+
+
+def _at_once(rows: Sequence[tuple[Op, Mapping[str, int]]]) -> tuple[list[Op], dict[str, int]]:
+    """What puts several records in place, and the revisions that this goes by."""
+    return [op for op, _ in rows], {key: revision for _, known in rows for key, revision in known.items()}
 
 
 def _selects(found: Difference, configuration: Configuration, *, moved: bool) -> list[tuple[str, str]]:

@@ -66,14 +66,8 @@ class Watcher:
         self._state = _State()
         self._looking = asyncio.Lock()
         self._turn = Recurring("configuration", self._round, self._pause_s, trouble="the branch cannot be followed")
-
-    async def load(self) -> None:
-        """Find out which branch is followed."""
-        await self._records.start()
-
-    async def start(self) -> None:
-        """Look at it from now on."""
-        await self._turn.start()
+        self.load = self._records.start
+        self.start = self._turn.start
 
     async def stop(self) -> None:
         """Look no more."""

@@ -8,8 +8,5 @@ from strata.core.texts import NodeNameText
 from strata.platform.delivery.service import DeliveryService
 
 _ROUTES = Routes(DeliveryService, "config", tag="config")
-
-HANDLERS = [
-    _ROUTES.get("config_drift", "/v1/config/drift", DeliveryService.drift, 404, select=Select),
-    _ROUTES.get("rendered_config", "/v1/config/rendered/{name:str}", DeliveryService.rendered, 404, name=NodeNameText),
-]
+_ROUTES.get("config_drift", "/v1/config/drift", DeliveryService.drift, 404, select=Select)
+_ROUTES.get("rendered_config", "/v1/config/rendered/{name:str}", DeliveryService.rendered, 404, name=NodeNameText)

@@ -48,23 +48,14 @@ def _accepted(operation: Operation) -> Response[Operation]:
 
 _ROUTES = Routes(SystemFlows, "flow", tag=_TAG)
 _EMERGENCY = Routes(FlowService, "emergency", tag="emergency")
-
-HANDLERS = [
-    _FLOWS.list(FlowService.all),
-    _FLOWS.show(FlowService.one),
-    _FLOWS.put(FlowService.put),
-    _FLOWS.delete(FlowService.delete),
-    _FLOWS.routes.post("plan_flow", "/v1/flows/{name:str}/plan", FlowService.plan, "read", 404),
-    _FLOWS.routes.post("run_flow", "/v1/flows/{name:str}/run", FlowService.run, "create", 404, 409, success=202),
-    _FLOWS.routes.get(
-        "show_flow_run", "/v1/flow-runs/{operation:str}", FlowService.status, 404, operation=OperationPath
-    ),
-    _ROUTES.get("show_system", "/v1/system", SystemFlows.show, 404),
-    _ROUTES.put("put_system", "/v1/system", SystemFlows.put, "change", 409),
-    _ROUTES.get("system_status", "/v1/system/status", SystemFlows.status, 404, 409),
-    plan_system_start,
-    plan_system_stop,
-    start_system,
-    stop_system,
-    _EMERGENCY.post("emergency_revoke", "/v1/emergency-revoke", FlowService.revoke, "create", 404, 409, success=202),
-]
+_FLOWS.list(FlowService.all)
+_FLOWS.show(FlowService.one)
+_FLOWS.put(FlowService.put)
+_FLOWS.delete(FlowService.delete)
+_FLOWS.routes.post("plan_flow", "/v1/flows/{name:str}/plan", FlowService.plan, "read", 404)
+_FLOWS.routes.post("run_flow", "/v1/flows/{name:str}/run", FlowService.run, "create", 404, 409, success=202)
+_FLOWS.routes.get("show_flow_run", "/v1/flow-runs/{operation:str}", FlowService.status, 404, operation=OperationPath)
+_ROUTES.get("show_system", "/v1/system", SystemFlows.show, 404)
+_ROUTES.put("put_system", "/v1/system", SystemFlows.put, "change", 409)
+_ROUTES.get("system_status", "/v1/system/status", SystemFlows.status, 404, 409)
+_EMERGENCY.post("emergency_revoke", "/v1/emergency-revoke", FlowService.revoke, "create", 404, 409, success=202)

@@ -69,6 +69,7 @@ class FlowRunner:
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
         fleet.operations.register(self.KIND, self.work)
+        self._wall = fleet.controller.clock.wall
 
     async def work(self, arguments: Mapping[str, Any], position: Any) -> AsyncIterator[Step]:
         """All steps from ``position`` on."""
@@ -133,9 +134,6 @@ class FlowRunner:
             masks = [self._fleet.view.fact_mask(variable, word)[nodes] for word in wanted_values(value)]
             found &= np.logical_or.reduce(masks)
         return found
-
-    def _wall(self) -> float:
-        return self._fleet.controller.clock.wall()
 
     def _after(self, at: Position, state: StepState, *, stays: bool = False) -> Position:
         step = at.step if stays else at.step + 1

@@ -17,6 +17,7 @@ from strata.fleet.operations.records import Operation, OperationRow
 from strata.fleet.plans.service import PlanService
 from strata.fleet.registry.editor import folded
 from strata.fleet.selectors.language import parse
+from strata.platform.config.keeper import Keeper
 from strata.platform.config.service import ConfigService
 from strata.platform.flows.records import (
     Flow,
@@ -45,16 +46,13 @@ class FlowService:
         self._fleet = fleet
         self.records = fleet.records(Flow, kind="flow", listed_by="strata flow list")
         self.runner = FlowRunner(fleet)
+        self.stop = self.records.stop
 
     async def start(self) -> None:
         """Load them, and follow their changes."""
         await self.records.start()
         if (config := self._fleet.services.find(ConfigService)) is not None:
-            config.keepers["flow"] = self
-
-    async def stop(self) -> None:
-        """Follow no more."""
-        await self.records.stop()
+            config.keepers["flow"] = Keeper(self.records, self.made, self.said)
 
     # -- flows
 

@@ -11,6 +11,7 @@ from strata.core.units import is_confirmed, many
 from strata.fleet.access.principal import Principal
 from strata.fleet.fleet import Fleet
 from strata.fleet.operations.records import Operation
+from strata.platform.config.keeper import Keeper
 from strata.platform.config.service import ConfigService
 from strata.platform.flows.records import (
     FlowPlan,
@@ -37,16 +38,13 @@ class SystemFlows:
         self._fleet = fleet
         self._flows = fleet.of(FlowService)
         self.records = fleet.records(SystemSpec, kind="system", listed_by="strata system status")
+        self.stop = self.records.stop
 
     async def start(self) -> None:
         """Load them, and follow their changes."""
         await self.records.start()
         if (config := self._fleet.services.find(ConfigService)) is not None:
-            config.keepers["system"] = self
-
-    async def stop(self) -> None:
-        """Follow no more."""
-        await self.records.stop()
+            config.keepers["system"] = Keeper(self.records, self.made, self.said)
 
     async def show(self, who: Principal) -> SystemSpec:
         """The stages of the system, as they were put."""

@@ -23,14 +23,8 @@ class OtherShares:
         self._told: Mapping[str, Distrust] = {}
         self._found: dict[str, Mapping[str, Distrust]] = {}
         self._followed = Followed(fleet.store, PREFIX, self._take, self._found.clear)
-
-    async def start(self) -> None:
-        """Know of the others."""
-        await self._followed.start()
-
-    async def stop(self) -> None:
-        """Follow no more."""
-        await self._followed.stop()
+        self.start = self._followed.start
+        self.stop = self._followed.stop
 
     def tell(self, shares: Mapping[str, Distrust]) -> None:
         """What the nodes say that this controller hears, for the others."""

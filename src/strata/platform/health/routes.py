@@ -20,15 +20,10 @@ async def show_health_policy(ask: Asked) -> HealthPolicy:
     return ask.of(HealthService).policy
 
 
-HANDLERS = [
-    _CHECKS.list(HealthService.checks),
-    _CHECKS.show(HealthService.one),
-    _CHECKS.put(HealthService.put),
-    _CHECKS.delete(HealthService.delete),
-    _CHECKS.routes.get("list_node_health", "/v1/node-health", HealthService.nodes, 404, select=Select),
-    _CHECKS.routes.post(
-        "run_health_checks", "/v1/node-health/check", HealthService.run, "create", 404, 409, data=CheckRun
-    ),
-    show_health_policy,
-    _CHECKS.routes.put("put_health_policy", "/v1/health-policy", HealthService.set_policy, "change"),
-]
+_CHECKS.list(HealthService.checks)
+_CHECKS.show(HealthService.one)
+_CHECKS.put(HealthService.put)
+_CHECKS.delete(HealthService.delete)
+_CHECKS.routes.get("list_node_health", "/v1/node-health", HealthService.nodes, 404, select=Select)
+_CHECKS.routes.post("run_health_checks", "/v1/node-health/check", HealthService.run, "create", 404, 409, data=CheckRun)
+_CHECKS.routes.put("put_health_policy", "/v1/health-policy", HealthService.set_policy, "change")

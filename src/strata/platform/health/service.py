@@ -30,7 +30,7 @@ from strata.hardware.events.hub import EventHub
 from strata.platform.config.service import ConfigService
 from strata.platform.health.driver import NAME, HealthDriver
 from strata.platform.health.judge import Judge
-from strata.platform.health.keepers import CheckKeeper, PolicyKeeper
+from strata.platform.health.keepers import checks_keeper, policy_keeper
 from strata.platform.health.nodes import AgentNodes, Nodes, SimulatedNodes
 from strata.platform.health.others import OtherShares
 from strata.platform.health.records import (
@@ -114,8 +114,8 @@ class HealthService:
             await records.start()
         await self._others.start()
         if (config := self._fleet.services.find(ConfigService)) is not None:
-            config.keepers["health-check"] = CheckKeeper(self._checks)
-            config.keepers["health-policy"] = PolicyKeeper(self._policies)
+            config.keepers["health-check"] = checks_keeper(self._checks)
+            config.keepers["health-policy"] = policy_keeper(self._policies)
         if self.driver is None:
             return
         self._fleet.drive(self.driver)

@@ -33,6 +33,7 @@ from strata.fleet.fleet import Fleet
 from strata.fleet.recurring import Recurring
 from strata.platform.ansible.inventory import hosts_file
 from strata.platform.config.git import Mirror, Reach, check_url, read_tree
+from strata.platform.config.keeper import Keeper
 from strata.platform.config.service import ConfigService
 from strata.platform.duty import PLATFORM
 from strata.platform.playbooks.records import (
@@ -78,7 +79,7 @@ class PlaybookService:
         """Load the layers; run them once the fleet runs."""
         await self._had.start()
         await self.records.start()
-        self._fleet.of(ConfigService).keepers[KIND] = self
+        self._fleet.of(ConfigService).keepers[KIND] = Keeper(self.records, self.made)
         self._fleet.begin(self._round.start)
 
     async def stop(self) -> None:
@@ -114,10 +115,6 @@ class PlaybookService:
         return self._detail(entry)
 
     # what the configuration says
-
-    def said(self, name: str, record: PlaybookEntry) -> PlaybookEntry:
-        """What the repository would say of a record."""
-        return record
 
     def made(self, spec: PlaybookEntry, author: str) -> PlaybookEntry:
         """The record of what is said; ``BadRequest`` where it cannot be run here."""

@@ -17,6 +17,7 @@ from strata.cli.times import DURATION, span, when
 from strata.cli.words import (
     complete_document,
     complete_group,
+    complete_rollout,
     no_blank,
     pairs,
     select_help,
@@ -46,6 +47,7 @@ ENDED = ("done", "rolled-back", "aborted")
 STANDS = (*ENDED, "stopped", "paused")
 """States in which nothing more happens by itself."""
 _POLL = 0.5
+NAME = click.argument("name", shell_complete=complete_rollout)
 
 
 def _followed(function: F) -> F:
@@ -246,7 +248,7 @@ ROLLOUTS.list(
 
 
 @rollout.command()
-@click.argument("name")
+@NAME
 @_followed
 @ls.json_option
 @pass_session
@@ -264,7 +266,7 @@ def status(session: Session, name: str, waiting: bool, timeout: float, as_json: 
 
 
 @rollout.command()
-@click.argument("name")
+@NAME
 @click.option("--reason", required=True, help="Why; others will read it.")
 @ls.json_option
 @pass_session
@@ -279,7 +281,7 @@ def pause(session: Session, name: str, reason: str, as_json: bool) -> None:
 
 
 @rollout.command()
-@click.argument("name")
+@NAME
 @_followed
 @ls.json_option
 @pass_session
@@ -297,7 +299,7 @@ def resume(session: Session, name: str, waiting: bool, timeout: float, as_json: 
 
 
 @rollout.command()
-@click.argument("name")
+@NAME
 @click.option("--rollback", is_flag=True, help="Nodes that have it go back to what was wanted of them before.")
 @click.option("--reason", required=True, help="Why; others will read it.")
 @ls.json_option

@@ -29,7 +29,7 @@ from strata.platform.no_workload import NoWorkload
 from strata.platform.rollouts import course
 from strata.platform.rollouts.checks import run_check
 from strata.platform.rollouts.records import ENDED, Rollout, RolloutEvent
-from strata.platform.rollouts.sight import Members, Uids, counts, sight
+from strata.platform.rollouts.sight import Members, Uids, counts, sight, to_be_off
 from strata.platform.settings import PlatformSettings
 from strata.platform.workload.service import WorkloadService
 from strata.store.protocol import Delete, Op
@@ -71,20 +71,14 @@ class Conductor:
         self._round = Recurring("rollouts", self._go_round, self._pause, trouble="rollouts cannot be carried on")
         self.waits: dict[str, str] = {}
         """Rollout → what it waits for, as far as this controller carries it on."""
-
-    async def start(self) -> None:
-        """Carry on what there is."""
-        await self._round.start()
+        self.start = self._round.start
+        self.soon = self._round.soon
 
     async def stop(self) -> None:
         """Leave all as it is."""
         await self._round.stop()
         for task in list(self._turns.values()):
             await cancelled(task)
-
-    def soon(self) -> None:
-        """Something has changed: look at once."""
-        self._round.soon()
 
     def members(self, name: str, rollout: Rollout) -> Members:
         """Its nodes."""
@@ -205,9 +199,7 @@ class Conductor:
         nodes = registry.indices_of(uids)
         progress = self._fleet.controller.engine.progress
         bad = progress.fault[nodes] | progress.held[nodes] | (progress.kind[nodes] == Kind.STUCK)
-        if "power" in registry.model.variables and "power" not in rollout.set:
-            bad |= (registry.wanted("power", "off") & ~registry.wanted("power", "on"))[nodes]
-        return pack(uids[(nodes >= 0) & bad])
+        return pack(uids[(nodes >= 0) & (bad | to_be_off(self._fleet, rollout, nodes))])
 
     def _alarm(self, name: str, old: Rollout, new: Rollout, text: str, *, asked: bool) -> None:
         """Tell of what nobody ``asked`` for. One that stopped waits for a person; one that goes back by itself waits
@@ -225,8 +217,16 @@ class Conductor:
     async def _set(self, name: str, rollout: Rollout, uids: Uids) -> None:
         fleet = self._fleet
         nodes = fleet.registry.indices_of(uids)
-        done = await fleet.edits.set_desires(nodes[nodes >= 0], rollout.set, (), author_of(name), if_match=rollout.seen)
-        await fleet.considered(done.revision)
+        nodes = nodes[nodes >= 0]
+        off = to_be_off(fleet, rollout, nodes)
+        revision = 0
+        for some, amend in ((nodes[~off], False), (nodes[off], True)):
+            if len(some):
+                done = await fleet.edits.set_desires(
+                    some, rollout.set, (), author_of(name), if_match=rollout.seen, amend=amend
+                )
+                revision = max(revision, done.revision)
+        await fleet.considered(revision)
 
     async def restore(self, name: str, rollout: Rollout, mask: Mask, uids: Uids) -> None:
         """Want of these nodes what was wanted of them before."""
@@ -239,8 +239,10 @@ class Conductor:
             nodes = nodes[nodes >= 0]
             if len(nodes):
                 unset = [variable for variable in rollout.set if variable not in before.set]
-                # Whoever says something else in this very moment has the last word.
-                done = await fleet.edits.set_desires(nodes, before.set, unset, author_of(name), if_match=read)
+                # Whoever says something else in this very moment, or has switched the node off, has the last word.
+                done = await fleet.edits.set_desires(
+                    nodes, before.set, unset, author_of(name), if_match=read, amend=True
+                )
                 revision = max(revision, done.revision)
         await fleet.considered(revision)
 

@@ -75,6 +75,8 @@ class RolloutService:
         self.conductor = Conductor(fleet, self._records)
         self._lessons = Lessons(fleet.controller, fleet.settings.state_dir / "learnt.json")
         self._learning = Recurring("lessons", self._lessons.save, lambda: _SAVE, trouble="what was learnt is not kept")
+        self.find, self.kept = self._records.find, self._records.get
+        """One as it is kept; ``find``: or None."""
 
     async def start(self) -> None:
         """Load them; carry them on once the fleet runs."""
@@ -111,14 +113,6 @@ class RolloutService:
             hint = "a document 'kind: rollout-policy' in the repository says how commits reach nodes in waves"
             raise NotFound("commits reach all nodes at once", where="rollout-policy", hint=hint)
         return found
-
-    def find(self, name: str) -> Rollout | None:
-        """One as it is kept, or None."""
-        return self._records.find(name)
-
-    def kept(self, name: str) -> Rollout:
-        """One as it is kept."""
-        return self._records.get(name)
 
     async def plan(self, who: Principal, spec: RolloutSpec) -> RolloutPlan:
         """What a rollout would do: its waves, its limits, its mutations, the time that it takes at the least."""

@@ -97,6 +97,15 @@ def uses(fleet: Fleet, rollout: Rollout) -> list[BucketUse]:
     return found
 
 
+def to_be_off(fleet: Fleet, rollout: Rollout, nodes: Indices) -> Mask:
+    """Which of the nodes somebody wants switched off: the change waits until they are wanted on again."""
+    registry = fleet.registry
+    if "power" not in registry.model.variables or "power" in rollout.set:
+        return np.zeros(len(nodes), dtype=np.bool_)
+    off: Mask = (registry.wanted("power", "off") & ~registry.wanted("power", "on"))[nodes]
+    return off
+
+
 def counts(fleet: Fleet, rollout: Rollout, members: Members) -> RolloutCounts:
     """How far it is."""
     if rollout.final is not None:
@@ -104,11 +113,13 @@ def counts(fleet: Fleet, rollout: Rollout, members: Members) -> RolloutCounts:
     seen = sight(fleet, rollout, members)
     spare = excused(rollout, seen)
     failed = seen.failed & seen.wanted & ~spare
-    names = fleet.view.names(fleet.registry.indices_of(seen.uids[failed]))
+    indices = fleet.registry.indices_of(seen.uids)
+    ready = seen.ready & seen.wanted & ~to_be_off(fleet, rollout, indices)
+    names = fleet.view.names(indices[failed])
     return RolloutCounts(
         nodes=len(members.uids),
         begun=len(seen.uids),
-        ready=int((seen.ready & seen.wanted).sum()),
+        ready=int(ready.sum()),
         failed=int(failed.sum()),
         left=int(seen.left.sum()),
         excused=int((spare & ~seen.left).sum()),

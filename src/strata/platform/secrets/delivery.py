@@ -91,6 +91,8 @@ class SecretDelivery:
         self._elsewhere = fleet.services.find(LeaderClient)
         self._turn = Recurring("secrets", self._round, lambda: EVERY, trouble="nodes were not told of their secrets")
         self._told: dict[str, str] = {}
+        self.stop = self._turn.stop
+        self.soon = self._turn.soon
 
     async def start(self) -> None:
         """Answer agents, and look at who is behind."""
@@ -99,14 +101,6 @@ class SecretDelivery:
         if (peers := self._fleet.services.find(PeerDoor)) is not None:
             peers.routes[ROUTE] = each(str, self.held_here)
         await self._turn.start()
-
-    async def stop(self) -> None:
-        """Look no more."""
-        await self._turn.stop()
-
-    def soon(self) -> None:
-        """Something is different: look who is behind."""
-        self._turn.soon()
 
     # what agents ask
 

@@ -13,6 +13,7 @@ from strata.core.errors import BadRequest, Corrupt, Refused
 from strata.core.nodeset import fold
 from strata.fleet.access.principal import Principal
 from strata.fleet.fleet import Fleet
+from strata.platform.config.keeper import Keeper
 from strata.platform.config.service import ConfigService
 from strata.platform.scopes import Scopes
 from strata.platform.secrets.delivery import SecretDelivery
@@ -49,7 +50,7 @@ class SecretService:
         """Load what there is, and give nodes theirs."""
         await self._identities.start()
         await self.records.start()
-        self._fleet.of(ConfigService).keepers[KIND] = self
+        self._fleet.of(ConfigService).keepers[KIND] = Keeper(self.records, self.made, self.said)
         await self._delivery.start()
 
     async def stop(self) -> None:

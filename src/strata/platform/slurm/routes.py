@@ -12,12 +12,9 @@ _CLUSTERS = Named("/v1/slurm", SlurmService, "slurm", tag=_TAG, kind="workload",
 
 _SLURM_FILES = Routes(SlurmService, "slurm-files", tag=_TAG)
 _POWER = Routes(SlurmService, "power", tag=_TAG)
-
-HANDLERS = [
-    _CLUSTERS.list(SlurmService.all),
-    _CLUSTERS.show(SlurmService.one),
-    _CLUSTERS.put(SlurmService.put, statuses=()),
-    _CLUSTERS.delete(SlurmService.delete, statuses=(404,)),
-    _SLURM_FILES.get("show_slurm_files", "/v1/slurm/{name:str}/files", SlurmService.files, 404),
-    _POWER.post("power_slurm", "/v1/slurm/{name:str}/power", SlurmService.power, "change", 404, 502),
-]
+_CLUSTERS.list(SlurmService.all)
+_CLUSTERS.show(SlurmService.one)
+_CLUSTERS.put(SlurmService.put, statuses=())
+_CLUSTERS.delete(SlurmService.delete, statuses=(404,))
+_SLURM_FILES.get("show_slurm_files", "/v1/slurm/{name:str}/files", SlurmService.files, 404)
+_POWER.post("power_slurm", "/v1/slurm/{name:str}/power", SlurmService.power, "change", 404, 502)

@@ -58,14 +58,8 @@ class SlurmService:
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
         self._records = fleet.records(SlurmCluster, kind="slurm", called="Slurm cluster", listed_by="strata slurm list")
-
-    async def start(self) -> None:
-        """Load the descriptions, and follow them."""
-        await self._records.start()
-
-    async def stop(self) -> None:
-        """Follow them no more."""
-        await self._records.stop()
+        self.start = self._records.start
+        self.stop = self._records.stop
 
     # -- descriptions
 

@@ -6,8 +6,5 @@ from strata.api.routing import Routes
 from strata.platform.sources.service import SourceService
 
 _ROUTES = Routes(SourceService, "image", tag="images")
-
-HANDLERS = [
-    _ROUTES.get("list_image_sources", "/v1/image-sources", SourceService.all),
-    _ROUTES.post("make_image_again", "/v1/image-sources/{name:str}/again", SourceService.again, "create", 404, 409),
-]
+_ROUTES.get("list_image_sources", "/v1/image-sources", SourceService.all)
+_ROUTES.post("make_image_again", "/v1/image-sources/{name:str}/again", SourceService.again, "create", 404, 409)

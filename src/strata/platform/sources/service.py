@@ -15,6 +15,7 @@ from strata.fleet.access.principal import Principal
 from strata.fleet.alarm import Alarm
 from strata.fleet.fleet import Fleet
 from strata.fleet.recurring import Recurring
+from strata.platform.config.keeper import Keeper
 from strata.platform.config.service import ConfigService
 from strata.platform.duty import PLATFORM
 from strata.platform.sources.records import Making, SourceEntry, SourceView, check
@@ -50,7 +51,7 @@ class SourceService:
         await self._making.start()
         await self.records.start()
         if self._fleet.services.find(ImageService) is not None:
-            self._fleet.of(ConfigService).keepers[KIND] = self
+            self._fleet.of(ConfigService).keepers[KIND] = Keeper(self.records, self.made, together=self.together)
             self._fleet.begin(self._round.start)
 
     async def stop(self) -> None:
@@ -75,10 +76,6 @@ class SourceService:
         return self._view(entry)
 
     # what the configuration says
-
-    def said(self, name: str, record: SourceEntry) -> SourceEntry:
-        """What the repository would say of a record."""
-        return record
 
     def made(self, spec: SourceEntry, author: str) -> SourceEntry:
         """The record of what is said; ``BadRequest`` where no image can be made of it."""

@@ -16,14 +16,12 @@ Select = Annotated[str, QueryParameter(pattern=PLAIN, max_length=100_000, descri
 Force = Annotated[bool, QueryParameter(description="Although nodes are drained that nobody would resume then.")]
 
 
-HANDLERS = [
-    _WORKLOADS.list(WorkloadService.all),
-    _WORKLOADS.show(WorkloadService.one),
-    _WORKLOADS.put(WorkloadService.connect, called="connect_workload", statuses=(409, 502)),
-    _WORKLOADS.routes.delete(
-        "disconnect_workload", "/v1/workloads/{name:str}", WorkloadService.disconnect, 404, 409, 502, force=Force
-    ),
-    _WORKLOADS.routes.get(
-        "list_workload_nodes", "/v1/workloads/{name:str}/nodes", WorkloadService.nodes, 404, 502, select=Select
-    ),
-]
+_WORKLOADS.list(WorkloadService.all)
+_WORKLOADS.show(WorkloadService.one)
+_WORKLOADS.put(WorkloadService.connect, called="connect_workload", statuses=(409, 502))
+_WORKLOADS.routes.delete(
+    "disconnect_workload", "/v1/workloads/{name:str}", WorkloadService.disconnect, 404, 409, 502, force=Force
+)
+_WORKLOADS.routes.get(
+    "list_workload_nodes", "/v1/workloads/{name:str}/nodes", WorkloadService.nodes, 404, 502, select=Select
+)

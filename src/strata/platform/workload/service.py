@@ -58,10 +58,7 @@ class WorkloadService:
             changed=self._changed,
             cleared=self._cleared,
         )
-
-    async def start(self) -> None:
-        """Load which are connected, and follow that."""
-        await self._records.start()
+        self.start = self._records.start
 
     async def stop(self) -> None:
         """Ask no more. Drains stay as they are."""

@@ -281,12 +281,10 @@ class Intervals:
         """Seconds after its end that a run is remembered."""
         self._path = path
         self._thread = FileThread("job-intervals", lambda: IntervalFile(path))
+        self.stop = self._thread.close
 
     async def start(self) -> None:
         await self.run(lambda _: None)
-
-    async def stop(self) -> None:
-        await self._thread.close()
 
     tell = _in_thread(IntervalFile.tell)
     account = _in_thread(IntervalFile.account)

@@ -38,9 +38,5 @@ async def list_job_power(
 
 
 _ROUTES = Routes(PowerJobs, "power", tag=_TAG)
-
-HANDLERS = [
-    list_job_power,
-    _ROUTES.get("job_power", "/v1/power/jobs/{name:str}", PowerJobs.job, 404, 410, name=JobPath, apid=Apid),
-    _ROUTES.post("tell_jobs", "/v1/power/jobs", PowerJobs.tell, "change", 404),
-]
+_ROUTES.get("job_power", "/v1/power/jobs/{name:str}", PowerJobs.job, 404, 410, name=JobPath, apid=Apid)
+_ROUTES.post("tell_jobs", "/v1/power/jobs", PowerJobs.tell, "change", 404)

@@ -76,12 +76,9 @@ class PowerJobs:
         self._intervals = intervals
         self._interval = interval
         self._sums = Recurring("energy of jobs", self._sum_up, lambda: SUM_UP_EVERY, trouble="energy was not summed up")
-
-    async def start(self) -> None:
-        await self._sums.start()
-
-    async def stop(self) -> None:
-        await self._sums.stop()
+        self.start = self._sums.start
+        self.stop = self._sums.stop
+        self._now = nodes.controller.clock.wall
 
     # -- what is told
 
@@ -271,9 +268,6 @@ class PowerJobs:
         for run in await self._intervals.unsummed(self._now() - SETTLED, SUM_UP_AT_ONCE):
             await self._summary(run)
         await self._intervals.prune(self._now())
-
-    def _now(self) -> float:
-        return self._nodes.controller.clock.wall()
 
     def _names(self, uids: Uids) -> list[str]:
         registry = self._nodes.registry

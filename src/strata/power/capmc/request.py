@@ -66,13 +66,13 @@ def listed(nids: Sequence[Any] | Nids) -> str:
     return f"[{','.join(values)}{',...' if len(nids) > _SHOWN else ''}]"
 
 
-def nids_of(body: Mapping[str, Any], *, required: bool = False, key: str = "nids") -> Nids:
+def nids_of(body: Mapping[str, Any], *, required: bool = False) -> Nids:
     """The NIDs of a request, in its order, as integers; none where there is no list."""
-    given = body.get(key)
+    given = body.get("nids")
     if given is None:
         given = []
     if not isinstance(given, list):
-        raise Refusal(400, f"Bad Request: {key} must be an array")
+        raise Refusal(400, "Bad Request: nids must be an array")
     if required and not given:
         raise Refusal(400, "Bad Request: Missing required NID list")
     if len(given) > MOST_NIDS:

@@ -85,6 +85,8 @@ class CapOperations:
         self._open: dict[str, _Told] = {}
         self._order = CapOrder()
         fleet.operations.register(KIND, self._work)
+        self.read = self._sender.read
+        """The caps of nodes as they say themselves: 0 without one, NaN where there is no answer."""
 
     async def set_caps(self, author: str, changes: Sequence[CapChange]) -> Mapping[int, str]:
         """Set them; why not, by uid. What has not ended within ``PATIENCE`` goes on as an operation, and is told so."""
@@ -139,10 +141,6 @@ class CapOperations:
     def no_room(self, uids: Uids, watts: Watts) -> str:
         """Why the site cannot have nodes at these caps (0: none), all of them together; empty: it can."""
         return "" if self._site is None else self._site.no_room(uids, watts)
-
-    async def read(self, uids: Uids) -> Watts:
-        """The caps of nodes as they say themselves: 0 without one, NaN where there is no answer."""
-        return await self._sender.read(uids)
 
     def least(self, uids: Uids) -> Watts:
         """The lowest caps that nodes take; NaN: nobody knows."""

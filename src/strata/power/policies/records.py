@@ -14,7 +14,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from strata.core.errors import Conflict
+from strata.core.errors import Conflict, Refused
 from strata.core.texts import NAME, PLAIN, In, Out
 from strata.power.policies.policy import Policy, parse
 from strata.store.audit import Ledger
@@ -163,6 +163,18 @@ class PolicyRecords:
     def enabled(self) -> PolicyRecord | None:
         """The one that runs."""
         return next((one for one in self.records.all.values() if one.enabled), None)
+
+    def check_simulated(self, text: str, unsimulated: str, *, where: str, say: str) -> str:
+        """The digest of a content; ``Refused`` where it was not simulated, and nobody says why not."""
+        digest = digest_of(text)
+        if self.simulation(digest) is None and not unsimulated:
+            raise Refused(
+                "this version of the policy has not been simulated yet",
+                by="simulation",
+                where=where,
+                hint=f"run: strata power simulate --policy FILE; or say why not: {say}",
+            )
+        return digest
 
     async def put(self, record: PolicyRecord) -> PolicyRecord:
         """Create or replace. One that is enabled stays enabled, with its new content."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from strata.core.errors import BadRequest, Refused
+from strata.core.errors import BadRequest
 from strata.fleet.access.principal import Principal
 from strata.fleet.fleet import Fleet
 from strata.power.policies.policy import parse
@@ -33,6 +33,7 @@ class PolicyService:
         self._nodes = nodes
         self._records = records
         self._site = site
+        self._now = nodes.controller.clock.wall
 
     async def policies(self, who: Principal) -> Policies:
         """All policies, and what the site may draw."""
@@ -52,14 +53,8 @@ class PolicyService:
         said = parse(spec.text, source=name)
         if said.name and said.name != name:
             raise BadRequest(f"the document calls itself {said.name[:80]!r}", where="name", hint="use that name")
-        digest, why_not = digest_of(spec.text), spec.without_simulation
-        if self._records.simulation(digest) is None and not why_not:
-            raise Refused(
-                "this version of the policy has not been simulated yet",
-                by="simulation",
-                where=f"power policy {name}",
-                hint="run: strata power simulate --policy FILE; or say why not: --without-simulation REASON",
-            )
+        where, unsimulated = f"power policy {name}", spec.without_simulation
+        digest = self._records.check_simulated(spec.text, unsimulated, where=where, say="--without-simulation REASON")
         record = PolicyRecord(
             name=name,
             text=spec.text,
@@ -67,7 +62,7 @@ class PolicyService:
             enabled=False,
             author=who.name,
             time=self._now(),
-            unsimulated=why_not,
+            unsimulated=unsimulated,
         )
         return self._detail(await self._records.put(record))
 
@@ -115,9 +110,6 @@ class PolicyService:
             limit=None if said.limit is None else float(said.limit),
             simulated=None if simulation is None else _simulated(simulation),
         )
-
-    def _now(self) -> float:
-        return self._nodes.controller.clock.wall()
 
 
 def _simulated(one: Simulation) -> SimulationView:

@@ -6,8 +6,5 @@ from strata.api.routing import Routes
 from strata.power.queue.service import PowerQueue
 
 _ROUTES = Routes(PowerQueue, "power-queue", tag="power")
-
-HANDLERS = [
-    _ROUTES.get("show_queue", "/v1/power/queue", PowerQueue.queue),
-    _ROUTES.post("tell_queue", "/v1/power/queue", PowerQueue.tell, "change"),
-]
+_ROUTES.get("show_queue", "/v1/power/queue", PowerQueue.queue)
+_ROUTES.post("tell_queue", "/v1/power/queue", PowerQueue.tell, "change")

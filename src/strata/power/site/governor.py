@@ -75,14 +75,9 @@ class Governor:
         self._begun = 0.0
         trouble = f"power policy {policy.name}: caps stay as they are"
         self._rounds = Recurring("power governor", self.round, self._pause, trouble=trouble)
-
-    async def start(self) -> None:
-        """Take over from whoever was before, and go on until ``stop``."""
-        await self._rounds.start()
-
-    async def stop(self) -> None:
-        """Stop. Caps stay as they are."""
-        await self._rounds.stop()
+        self.start = self._rounds.start
+        self.stop = self._rounds.stop
+        """Caps stay as they are."""
 
     def status(self) -> Status:
         allowed = float(self._ledger.worst().sum()) if self._ledger else float(self._ratings.high.sum())

@@ -55,6 +55,7 @@ class Inrushes:
         self._fleet = fleet
         self._begun: Column = np.empty(0)
         """When each node, by uid, was first known to start; NaN: it does not."""
+        self._now = fleet.controller.clock.now
 
     def allowed(self, part: Inrush, uids: Uids) -> Mask:
         """Which of ``uids`` may start now, all together, in this order. Who is on or starting already may; so may
@@ -92,6 +93,3 @@ class Inrushes:
             self._begun = np.append(self._begun, np.full(more + len(self._begun), np.nan))
         found: Column = self._begun[uids]
         return found
-
-    def _now(self) -> float:
-        return self._fleet.controller.clock.now()

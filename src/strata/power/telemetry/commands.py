@@ -99,7 +99,7 @@ def show(session: Session, select: tuple[str, ...], view: ls.Listing) -> None:
     parts = [system["system"], *({**one, "name": one["name"] or "(no place)"} for one in cabinets)]
     ls.show(session, PARTS, parts, ls.Listing(False, (), "", ()))
     length = span(system["end"] - system["start"])
-    known = "" if system["known"] > 0.995 else f"; {system['known']:.0%} of that was measured"
+    known = "" if system["known"] > 0.995 else f"; measured for {system['known']:.0%} of that time"
     session.out.note(f"{joules(system['joules'])} in the last {length}{known}")
 
 

@@ -67,33 +67,29 @@ async def power_samples(
 
 
 _ROUTES = Routes(PowerService, "power", tag=_TAG)
-
-HANDLERS = [
-    _ROUTES.get(
-        "list_node_power",
-        "/v1/power/nodes",
-        PowerService.nodes,
-        404,
-        select=Select,
-        sort=Sort,
-        limit=Limit,
-        cursor=Cursor,
-    ),
-    _ROUTES.get("machine_power", "/v1/power/machine", PowerService.machine, metric=Metric),
-    _ROUTES.get(
-        "power_history",
-        "/v1/power/history",
-        PowerService.history,
-        404,
-        410,
-        select=Select,
-        metric=Metric,
-        start=Time,
-        end=Time,
-        step=Step,
-        each=Each,
-    ),
-    power_samples,
-    _ROUTES.get("system_power", "/v1/power/system", PowerService.system, 410, start=Time, end=Time, step=Step),
-    _ROUTES.get("cabinet_power", "/v1/power/cabinets", PowerService.cabinets, 410, start=Time, end=Time, step=Step),
-]
+_ROUTES.get(
+    "list_node_power",
+    "/v1/power/nodes",
+    PowerService.nodes,
+    404,
+    select=Select,
+    sort=Sort,
+    limit=Limit,
+    cursor=Cursor,
+)
+_ROUTES.get("machine_power", "/v1/power/machine", PowerService.machine, metric=Metric)
+_ROUTES.get(
+    "power_history",
+    "/v1/power/history",
+    PowerService.history,
+    404,
+    410,
+    select=Select,
+    metric=Metric,
+    start=Time,
+    end=Time,
+    step=Step,
+    each=Each,
+)
+_ROUTES.get("system_power", "/v1/power/system", PowerService.system, 410, start=Time, end=Time, step=Step)
+_ROUTES.get("cabinet_power", "/v1/power/cabinets", PowerService.cabinets, 410, start=Time, end=Time, step=Step)

@@ -52,9 +52,7 @@ class PowerService:
         self._nodes = nodes
         self._series = series
         self._interval = interval
-
-    def _now(self) -> float:
-        return self._nodes.controller.clock.wall()
+        self._now = nodes.controller.clock.wall
 
     @property
     def fresh(self) -> float:

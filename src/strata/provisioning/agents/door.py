@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
@@ -18,7 +18,7 @@ from strata.api.raw_body import Receive, whole_body
 from strata.api.rights import WHO
 from strata.api.services import SERVICES
 from strata.core.errors import BadRequest, Denied, NotFound, Unauthenticated, Unavailable
-from strata.core.input.decoding import UNREADABLE
+from strata.core.input.decoding import decoded
 from strata.core.input.foreign import mended
 from strata.fleet.access.principal import Principal
 from strata.provisioning.agents.hub import Hub
@@ -42,7 +42,6 @@ HELLO_MOST = 64 * 1024
 CONTROLLERS = b"x-strata-controllers"
 """The header that tells agents where controllers are."""
 
-_T = TypeVar("_T")
 _HALVES = (rb"\ud", rb"\uD")
 """How every half of a surrogate pair begins, and those that are whole as well: rare enough to look closer."""
 _exchange = msgspec.json.Decoder(Exchange).decode
@@ -86,7 +85,7 @@ async def agents_app(scope: Scope, receive: Receive, send: Send) -> int:
         if route in _CERTIFIED:
             body = await _CERTIFIED[route](scope, receive, door.identity)
         elif route == "hello":
-            said = _decoded(_hello, await whole_body(receive, HELLO_MOST))
+            said = decoded(_hello, _readable(await whole_body(receive, HELLO_MOST)))
             body = _encode({"adopted": door.unknown.hello(said, peer_of(scope)), "wait": WAIT})
         else:
             node = await _node(scope, scope[WHO], door.identity)
@@ -106,16 +105,15 @@ async def agents_app(scope: Scope, receive: Receive, send: Send) -> int:
 
 async def _answer(route: str, node: str, receive: Receive, door: AgentDoor) -> bytes:
     if route == "exchange":
-        request = _decoded(_exchange, await whole_body(receive, EXCHANGE_MOST))
+        request = decoded(_exchange, _readable(await whole_body(receive, EXCHANGE_MOST)))
         return _encode(await door.hub.exchange(node, request))
     if route == "inventory":
-        body = await whole_body(receive, INVENTORY_MOST)
-        body = _readable(body)
-        _decoded(_tree, body)
+        body = _readable(await whole_body(receive, INVENTORY_MOST))
+        decoded(_tree, body)
         await door.inventoried(node, body)
         return _OK
     if route == "log":
-        door.logged(node, _decoded(_lines, await whole_body(receive, LOG_MOST)).lines)
+        door.logged(node, decoded(_lines, _readable(await whole_body(receive, LOG_MOST))).lines)
         return _OK
     if route in door.more:
         return await door.more[route](node, await whole_body(receive, HELLO_MOST))
@@ -131,13 +129,6 @@ async def _node(scope: Scope, who: Principal | Unauthenticated, identity: Identi
     if not await identity.recognises(who.name, who.credential):
         raise identity.superseded(who.name, who.credential, peer_of(scope))
     return who.name
-
-
-def _decoded(decode: Callable[[bytes], _T], body: bytes) -> _T:
-    try:
-        return decode(_readable(body))
-    except UNREADABLE as error:
-        raise BadRequest(str(error)[:200], where="body") from None
 
 
 def _readable(body: bytes) -> bytes:

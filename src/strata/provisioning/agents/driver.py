@@ -55,17 +55,10 @@ AT_MOST = 20.0
 class Aim:
     """Remembers which nodes' BMCs took what they were told for the boot that is under way."""
 
-    def __init__(
-        self,
-        open_bmc: Callable[[str], Bmc],
-        ahead: Callable[[str], Boot | None],
-        *,
-        monotonic: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, open_bmc: Callable[[str], Bmc], ahead: Callable[[str], Boot | None]) -> None:
         """``ahead``: what is to be told before a node gets its power; None: nothing."""
         self._open = open_bmc
         self._ahead = ahead
-        self._monotonic = monotonic
         self._taken: set[str] = set()
         self._pace = Pace(at_once=64, patience=0.1, at_most=1024)
 
@@ -84,7 +77,7 @@ class Aim:
         async def one(place: int, _: Place) -> None:
             name, address = batch.names[place], batch.bmcs[place]
             boot = self._ahead(name)
-            if boot is not None and self._monotonic() <= batch.valid_until:
+            if boot is not None and time.monotonic() <= batch.valid_until:
                 await self.point(name, self._open(address), boot)
 
         def lost(place: int, error: StrataError) -> None:
@@ -171,16 +164,11 @@ class NodeDriver:
         identity: Identity,
         sets: Personalities,
         questions: Questions,
-        *,
-        monotonic: Callable[[], float] = time.monotonic,
-        wall: Callable[[], float] = time.time,
     ) -> None:
         self._hub = hub
         self._identity = identity
         self._sets = sets
         self._questions = questions
-        self._monotonic = monotonic
-        self._wall = wall
         self._dark: dict[str, float] = {}
         self._lit: dict[str, float] = {}
         self._crashed: dict[str, float] = {}
@@ -188,7 +176,7 @@ class NodeDriver:
         self._waiting = 0
         self._stranded: dict[str, float] = {}
         self._pace = Pace(at_once=64, patience=0.1, at_most=1024)
-        self._aim = Aim(questions.open, questions.ahead, monotonic=monotonic)
+        self._aim = Aim(questions.open, questions.ahead)
         self._seen_by: dict[str, Extension] = {}
         self._done_by: dict[str, Extension] = {}
 
@@ -205,7 +193,7 @@ class NodeDriver:
 
     def lost_power(self, names: Iterable[str]) -> None:
         """These have no power, or are about to lose it: no agent there speaks any more."""
-        now = self._wall()
+        now = time.time()
         for name in names:
             self._dark[name] = now
             self._lit.pop(name, None)
@@ -213,14 +201,14 @@ class NodeDriver:
 
     def got_power(self, names: Iterable[str]) -> None:
         """These were just switched on: they boot by themselves."""
-        now = self._wall()
+        now = time.time()
         for name in names:
             self._lit[name] = now
 
     async def panicked(self, name: str) -> bool:
         """The node's kernel says on its console that it dies. A console may lie, or repeat itself: whether it has died
         is what its agent's silence tells; False: it lives."""
-        self._crashed[name] = self._wall()
+        self._crashed[name] = time.time()
         return not await self._hub.doubt(name)
 
     def forget(self, name: str) -> None:
@@ -241,11 +229,11 @@ class NodeDriver:
         wanted = [name for name in variables if name in SEES or name in self._seen_by]
         words: dict[str, list[str]] = {name: [] for name in wanted}
         reasons: dict[int, str] = {}
-        away = self._wall() - self._monotonic()
+        away = time.time() - time.monotonic()
         labels: dict[tuple[str, str], str] = {}
         for place, name in enumerate(names):
             agent = self._hub.get(name)
-            os = os_word(self._signs(name, agent, away), self._wall())
+            os = os_word(self._signs(name, agent, away), time.time())
             said = self._said(name, agent, labels) if os == "up" and agent is not None else {}
             if said.get("personality") in TROUBLES and agent is not None and agent.seen is not None:
                 reasons[place] = agent.seen.reason
@@ -277,7 +265,7 @@ class NodeDriver:
 
     def _listening(self, name: str) -> float:
         """Since when we are the one whom the agent would speak to: it is looked at all the time while that is so."""
-        now = self._monotonic()
+        now = time.monotonic()
         first, last = self._watched.get(name, (now, now))
         if now - last > 180.0:
             first = now
@@ -323,7 +311,7 @@ class NodeDriver:
             return await self._boot(mutation, batch)
         if mutation.name == "enrol":
             return self._enrol(batch)
-        if self._monotonic() > batch.valid_until:
+        if time.monotonic() > batch.valid_until:
             return Outcomes.all(Outcome.FENCED, len(batch), "the lead ran out before the agents were told")
         outcomes = Outcomes.all(Outcome.UNKNOWN, len(batch))
         outcomes.reasons = {}
@@ -375,12 +363,12 @@ class NodeDriver:
 
     async def _wait(self, results: Sequence[asyncio.Future[Any]], limit: float) -> None:
         """Until all have answered; no longer than ``limit``, and only a little while where many calls wait."""
-        begun = self._monotonic()
+        begun = time.monotonic()
         pending: set[asyncio.Future[Any]] = set(results)
         self._waiting += 1
         try:
             while pending:
-                passed = self._monotonic() - begun
+                passed = time.monotonic() - begun
                 if passed >= limit or (passed >= PATIENCE and self._waiting > CALM):
                     return
                 _, pending = await asyncio.wait(pending, timeout=min(1.0, limit - passed))
@@ -433,7 +421,7 @@ class NodeDriver:
         def lost(place: int, error: StrataError) -> None:
             unknown, fenced = isinstance(error, OutcomeUnknown), isinstance(error, Conflict)
             if not unknown:
-                self._stranded[batch.names[place]] = self._wall()
+                self._stranded[batch.names[place]] = time.time()
                 self._aim.forget(batch.names[place])
             codes[place] = Outcome.UNKNOWN if unknown else Outcome.FENCED if fenced else Outcome.FAILED
             reasons[place] = str(error)
@@ -442,8 +430,8 @@ class NodeDriver:
         return Outcomes(codes, reasons)
 
     def _word(self, name: str) -> Word:
-        away = self._wall() - self._monotonic()
-        return os_word(self._signs(name, self._hub.get(name), away), self._wall())
+        away = time.time() - time.monotonic()
+        return os_word(self._signs(name, self._hub.get(name), away), time.time())
 
     async def _known(self, names: Sequence[str], limit: float) -> None:
         """Until it is known whether these run. Who boots by itself may be left alone meanwhile; these would be for
@@ -460,7 +448,7 @@ class NodeDriver:
         over = max(record.redeemed, self._dark.get(name, 0.0), self._stranded.get(name, 0.0))
         # A kernel that died may write down why, and then starts anew by itself.
         begun = [at for at in (self._questions.asked(name), record.opened, self._crashed.get(name, 0.0)) if at > over]
-        return self._wall() - max(lit, *begun, 0.0) <= ON_ITS_WAY
+        return time.time() - max(lit, *begun, 0.0) <= ON_ITS_WAY
 
     async def _way(self, batch: Batch, place: int) -> tuple[BootWay, str]:
         """How the node is to be started, and where its BMC is."""
@@ -476,8 +464,8 @@ class NodeDriver:
             await controller.insert_media("")  # what is in the drive would be in the way
             await controller.insert_media(way.media)
         await self._aim.point(batch.names[place], controller, way.boot)
-        begin_before = min(batch.valid_until, self._monotonic() + limit)
-        if self._monotonic() > begin_before:
+        begin_before = min(batch.valid_until, time.monotonic() + limit)
+        if time.monotonic() > begin_before:
             raise Conflict("not begun: the lead ran out", where=address)
         await controller.set_power("cycle", fence=batch.fence(place), begin_before=begin_before)
         self.got_power([batch.names[place]])

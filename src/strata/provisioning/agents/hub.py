@@ -18,8 +18,8 @@ from typing import Any
 
 import msgspec
 
-from strata.core.errors import BadRequest, Denied, Unavailable
-from strata.core.input.decoding import UNREADABLE
+from strata.core.errors import Denied, Unavailable
+from strata.core.input.decoding import decoded
 from strata.fleet.alarm import Alarm, AlarmSeverity, AlarmSink
 from strata.fleet.tasks import all_cancelled
 from strata.provisioning.agents.agent import MOST_PENDING, RESEND_AFTER, Agent, Command, Seen
@@ -123,7 +123,8 @@ class Hub:
         self._alarm = alarm
         self._unwell = unwell
         self._hold_most = hold_most
-        self._clock = clock
+        self.clock = clock
+        """What the times of agents are of."""
         self._agents: OrderedDict[str, Agent] = OrderedDict()  # the one that was silent longest first
         self._instance = secrets.token_hex(4)
         self._count = 0
@@ -177,7 +178,7 @@ class Hub:
     def attached(self, name: str) -> bool:
         """Whether the node's agent speaks to this controller now."""
         agent = self._agents.get(name)
-        return agent is not None and agent.attached and self._clock() - agent.contact <= SILENT_AFTER
+        return agent is not None and agent.attached and self.clock() - agent.contact <= SILENT_AFTER
 
     def many_lost(self) -> bool:
         """Whether so many agents fell silent lately that the fault is likely on our side: the network, or ourselves."""
@@ -208,7 +209,7 @@ class Hub:
     def _give_up(self, agent: Agent, answer: asyncio.Future[bool]) -> None:
         if not answer.done():
             del self._doubted[agent.name]
-            agent.missed = self._clock()
+            agent.missed = self.clock()
             self._detach(agent)
             answer.set_result(False)
 
@@ -232,8 +233,8 @@ class Hub:
         """Take what the agent says; answer when there is something for it to do, or its time is over."""
         if not self._known(name):
             raise Denied("there is no such node any more", where=name)
-        state = _decode(request.state)
-        arrived = self._clock()
+        state = decoded(_decode_state, request.state, "state")
+        arrived = self.clock()
         agent, fresh = self._hear(name, request, state, arrived)
         acked = tuple(result.id for result in request.results)
         if not fresh:
@@ -254,7 +255,7 @@ class Hub:
             if self.held >= self._hold_most:
                 agent.pause = self._pause()
             elif await self._hold(agent, self._patience(agent, request.wait)):
-                commands = agent.ready(self._clock())
+                commands = agent.ready(self.clock())
         return Reply(
             acked=acked,
             commands=tuple(command.wire for command in commands),
@@ -414,7 +415,7 @@ class Hub:
 
     def sweep(self) -> None:
         """Note who has been silent for too long, and send those away whose nodes others lead now."""
-        now = self._clock()
+        now = self.clock()
         gone = []
         for agent in self._agents.values():
             if agent.poll is not None and not self._leads(agent.name):
@@ -445,10 +446,3 @@ class Hub:
 def _resolve(poll: asyncio.Future[bool], value: bool) -> None:
     if not poll.done():
         poll.set_result(value)
-
-
-def _decode(raw: msgspec.Raw) -> State:
-    try:
-        return _decode_state(raw)
-    except UNREADABLE as error:
-        raise BadRequest(str(error)[:200], where="state") from None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import time
 import zlib
-from collections.abc import Callable
 from pathlib import Path
 
 import apsw
@@ -23,8 +22,7 @@ _hardware = msgspec.json.Decoder(HostHardware).decode
 class Inventories:
     """The file at ``path``. Close it."""
 
-    def __init__(self, path: Path, *, clock: Callable[[], float] = time.time) -> None:
-        self._clock = clock
+    def __init__(self, path: Path) -> None:
         self._thread = FileThread("agent inventories", lambda: connect(path, _SCHEMA, _VERSION))
 
     async def close(self) -> None:
@@ -33,7 +31,7 @@ class Inventories:
 
     async def put(self, node: str, body: bytes) -> None:
         """Keep what ``node`` said (JSON); what it said before is forgotten."""
-        row = (node, self._clock(), zlib.compress(body, 3))
+        row = (node, time.time(), zlib.compress(body, 3))
         try:
             await self._thread.run(
                 lambda db: db.execute("INSERT OR REPLACE INTO inventory VALUES (?, ?, ?)", row).fetchall()

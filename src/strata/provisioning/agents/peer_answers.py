@@ -29,31 +29,13 @@ def agent_routes(hub: Hub, agents: AgentService, limits: Limits) -> Mapping[str,
     async def run(_: str, body: bytes) -> AsyncIterator[bytes]:
         return for_peer(hub, body)
 
-    async def agent(name: str) -> Any:
-        return agents.agent_here(name)
-
-    async def unknown(_: None) -> Any:
-        return agents.unknown_here()
-
-    async def forget(mac: str) -> Any:
-        return agents.forget_here(mac)
-
-    async def images(_: None) -> Any:
-        return await agents.images_held_here()
-
-    async def hardware(_: None) -> Any:
-        return await agents.hardware_here()
-
-    async def limit(asked: LimitsWanted) -> Any:
-        return await limits(asked.node, asked.wanted)
-
     return {
         EXEC: run,
-        "agent": each(str, agent),
+        "agent": each(str, agents.agent_here),
         "inventory": each(str, agents.inventory_here),
-        "unknown": each(type(None), unknown),
-        "forget": each(str, forget),
-        "images": each(type(None), images),
-        "hardware": each(type(None), hardware),
-        "limits": each(LimitsWanted, limit),
+        "unknown": each(type(None), lambda _: agents.unknown_here()),
+        "forget": each(str, agents.forget_here),
+        "images": each(type(None), lambda _: agents.images_held_here()),
+        "hardware": each(type(None), lambda _: agents.inventories.hardware()),
+        "limits": each(LimitsWanted, lambda asked: limits(asked.node, asked.wanted)),
     }

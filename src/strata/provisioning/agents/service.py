@@ -51,18 +51,15 @@ class AgentService:
         elsewhere: LeaderClient | None = None,
         *,
         expects_agents: Callable[[], bool] = lambda: False,
-        monotonic: Callable[[], float] = time.monotonic,
-        wall: Callable[[], float] = time.time,
     ) -> None:
         """``expects_agents``: whether nodes run whose agents will speak to this controller, and have not yet."""
         self._service = service
         self._hub = hub
         self._expects_agents = expects_agents
         self._unknown = unknown
-        self._inventories = inventories
+        self.inventories = inventories
+        """What nodes said of their hardware to this controller."""
         self._elsewhere = elsewhere
-        self._monotonic = monotonic
-        self._wall = wall
 
     async def agent(self, who: Principal, name: str) -> a.AgentView:
         """What the node's agent last said, to whichever controller: its personality, each member's state and reason,
@@ -70,17 +67,17 @@ class AgentService:
         self._service.index(who, name)
         peer = self._elsewhere.leader(name) if self._elsewhere is not None else None
         if self._elsewhere is None or peer is None:
-            return self.agent_here(name)
+            return await self.agent_here(name)
         view: a.AgentView = await self._elsewhere.ask(peer, "agent", name, a.AgentView)
         return view
 
-    def agent_here(self, name: str) -> a.AgentView:
+    async def agent_here(self, name: str) -> a.AgentView:
         """What it last said to this controller."""
         agent = self._hub.get(name)
         seen = agent.seen if agent is not None else None
         if agent is None or seen is None:
             return _view(name, State())
-        away = self._wall() - self._monotonic()
+        away = time.time() - self._hub.clock()
         return _view(
             name,
             _decode(agent.state),
@@ -105,22 +102,18 @@ class AgentService:
     async def inventory_here(self, name: str) -> a.InventoryView | None:
         """What it said to this controller; None: nothing."""
         with contextlib.suppress(NotFound):
-            return await self._inventories.get(name)
+            return await self.inventories.get(name)
         return None
 
     async def hardware(self) -> dict[str, a.HostHardware]:
         """What all nodes said of their hardware, whichever controller they said it to; the newest is what counts."""
-        told = [await self.hardware_here(), *await self._all_others("hardware", None, dict[str, a.HostHardware])]
+        told = [await self.inventories.hardware(), *await self._all_others("hardware", None, dict[str, a.HostHardware])]
         found: dict[str, a.HostHardware] = {}
         for part in told:
             for name, one in part.items():
                 if name not in found or found[name].time < one.time:
                     found[name] = one
         return found
-
-    async def hardware_here(self) -> dict[str, a.HostHardware]:
-        """What nodes said to this controller."""
-        return await self._inventories.hardware()
 
     async def images_held(self) -> frozenset[str]:
         """Digests of the images (squashfs) that nodes hold, whichever controller their agents speak to; what the silent
@@ -153,13 +146,13 @@ class AgentService:
         self._service.need_whole_fleet(who, "machines that nobody knows")
         return ListOf(items=await self._strangers())
 
-    def unknown_here(self) -> tuple[a.UnknownMachine, ...]:
+    async def unknown_here(self) -> tuple[a.UnknownMachine, ...]:
         """Those that spoke to this controller."""
         return tuple(self._unknown.all())
 
     async def _strangers(self) -> tuple[a.UnknownMachine, ...]:
         """Those that spoke to any controller, each as it last described itself; the newest first."""
-        told = [self.unknown_here(), *await self._all_others("unknown", None, tuple[a.UnknownMachine, ...])]
+        told = [await self.unknown_here(), *await self._all_others("unknown", None, tuple[a.UnknownMachine, ...])]
         last: dict[str, a.UnknownMachine] = {}
         for machine in sorted((machine for part in told for machine in part), key=lambda machine: machine.last):
             last[machine.mac] = machine
@@ -209,10 +202,10 @@ class AgentService:
         """Forget one, until it says hello again."""
         self._service.need_whole_fleet(who, "machines that nobody knows")
         elsewhere = await self._all_others("forget", mac, bool)
-        if not self.forget_here(mac) and not any(elsewhere):
+        if not await self.forget_here(mac) and not any(elsewhere):
             self._unknown.get(mac)  # says that nobody knows it
 
-    def forget_here(self, mac: str) -> bool:
+    async def forget_here(self, mac: str) -> bool:
         """Whether this controller knew it."""
         try:
             self._unknown.forget(mac)

@@ -55,24 +55,20 @@ class BootFiles(msgspec.Struct, frozen=True, kw_only=True):
     """``STATE/minos``: a folder per minimal OS, which nginx's workers can read."""
 
     def block(self, root: Path) -> str:
-        """nginx's ``server`` block, for the folder as nginx finds it."""
-        return server_block(msgspec.structs.replace(self, root=root))
-
-
-def server_block(files: BootFiles) -> str:
-    """The ``server`` block; nothing where we are on no network. It has kernels and initrds of digests, and no more."""
-    if not _SAFE.match(str(files.root)):
-        raise BadRequest(
-            "nginx needs an absolute path of plain characters",
-            where=repr(str(files.root))[:120],
-            hint="use a state directory with letters, digits and _./@+- only",
-        )
-    if not files.hosts:
-        return ""
-    return f"""  limit_conn_zone $binary_remote_addr zone=strata_boot:10m;
+        """nginx's ``server`` block, for the folder as nginx finds it; nothing where we are on no network. It has
+        kernels and initrds of digests, and no more."""
+        if not _SAFE.match(str(root)):
+            raise BadRequest(
+                "nginx needs an absolute path of plain characters",
+                where=repr(str(root))[:120],
+                hint="use a state directory with letters, digits and _./@+- only",
+            )
+        if not self.hosts:
+            return ""
+        return f"""  limit_conn_zone $binary_remote_addr zone=strata_boot:10m;
   server {{
-{_listen(files.hosts, files.port)}
-    root "{files.root}";
+{_listen(self.hosts, self.port)}
+    root "{root}";
     sendfile on;
     tcp_nopush on;
     max_ranges 1;

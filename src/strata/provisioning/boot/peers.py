@@ -51,8 +51,6 @@ class BootElsewhere:
         *,
         led_for: Callable[[str], float],
         arrived: Callable[[str], bool],
-        settling: float = SETTLING,
-        clock: Callable[[], float] = time.time,
     ) -> None:
         """``led_for``: seconds for which this controller has led a node. ``arrived``: whether a node's last boot got to
         its end."""
@@ -61,8 +59,6 @@ class BootElsewhere:
         self._power = power
         self._led_for = led_for
         self._arrived = arrived
-        self._settling = settling
-        self._clock = clock
         self._tasks: set[asyncio.Task[None]] = set()
         self._told: dict[str, tuple[float, float]] = {}
         self._warned: dict[str, float] = {}
@@ -151,16 +147,16 @@ class BootElsewhere:
             elif told.what == "doubt":
                 self._hub.doubt(told.node)
             elif told.what == "script":
-                self._told[told.node] = (self._clock(), fragment)
+                self._told[told.node] = (time.time(), fragment)
             else:
-                self._told[told.node] = (script, self._clock())
+                self._told[told.node] = (script, time.time())
 
         return {ATTACHED: each(str, attached), OFF: each(str, off), NEWS: each(BootNews, news)}
 
     def _attached_here(self, name: str) -> bool | None:
         if self._hub.attached(name):
             return True
-        return None if self._arrived(name) and self._led_for(name) < self._settling else False
+        return None if self._arrived(name) and self._led_for(name) < SETTLING else False
 
     async def _attached_there(self, peer: Peer, name: str) -> bool | None:
         try:
@@ -189,7 +185,7 @@ class BootElsewhere:
 
     def _warn(self, what: str, node: str, error: StrataError) -> None:
         """Once a while for each reason: a controller that is away concerns all nodes that boot meanwhile."""
-        now = self._clock()
+        now = time.time()
         if now - self._warned.get(error.detail, -WARN_EVERY) >= WARN_EVERY:
             self._warned = {why: at for why, at in self._warned.items() if now - at < WARN_EVERY} | {error.detail: now}
             log.warning(what, extra={"node": node, "reason": error.detail})

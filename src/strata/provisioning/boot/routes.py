@@ -31,17 +31,14 @@ async def boot_medium(ask: Asked, name: MediumPath) -> Response[bytes]:
     return Response(b"", headers={"X-Accel-Redirect": f"/boot-media-file/{file}"}, media_type=_ISO)
 
 
-HANDLERS = [
-    _PROFILES.list(BootControl.profiles),
-    _PROFILES.show(BootControl.profile),
-    _PROFILES.put(BootControl.put_profile, statuses=(409,)),
-    _PROFILES.delete(BootControl.delete_profile),
-    _PROFILES.routes.get(
-        "boot_status", "/v1/boot/nodes", BootControl.status, 404, select=Select, limit=Limit, cursor=Cursor
-    ),
-    _PROFILES.routes.get("boot_script", "/v1/boot/nodes/{name:str}/script", BootControl.script, 404, name=NodePath),
-    _PROFILES.routes.post(
-        "revoke_node_certificate", "/v1/boot/nodes/{name:str}/revoke", BootControl.revoke, "change", 404, name=NodePath
-    ),
-    boot_medium,
-]
+_PROFILES.list(BootControl.profiles)
+_PROFILES.show(BootControl.profile)
+_PROFILES.put(BootControl.put_profile, statuses=(409,))
+_PROFILES.delete(BootControl.delete_profile)
+_PROFILES.routes.get(
+    "boot_status", "/v1/boot/nodes", BootControl.status, 404, select=Select, limit=Limit, cursor=Cursor
+)
+_PROFILES.routes.get("boot_script", "/v1/boot/nodes/{name:str}/script", BootControl.script, 404, name=NodePath)
+_PROFILES.routes.post(
+    "revoke_node_certificate", "/v1/boot/nodes/{name:str}/revoke", BootControl.revoke, "change", 404, name=NodePath
+)

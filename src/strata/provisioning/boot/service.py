@@ -270,7 +270,6 @@ class BootService:
         media: Media | None = None,
         limits: Limits | None = None,
         neighbours: Neighbours | None = None,
-        settling: float = SETTLING,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """``builds``: what there is to boot. ``binaries``: what firmware fetches by HTTP (``ipxe.efi``), by name.
@@ -285,7 +284,6 @@ class BootService:
         self._alarm = alarm
         self.builds = builds
         self._binaries = binaries or {}
-        self._settling = settling
         self._clock = clock
         self._began = clock()
         self._scripts: dict[str, float] = {}
@@ -586,7 +584,7 @@ class BootService:
 
     def _is_settling(self, name: str) -> bool:
         """Whether the node may be running for all that is known yet: it arrived with its last boot."""
-        return self._clock() - self._began < self._settling and self._identity.record(name).redeemed > 0
+        return self._clock() - self._began < SETTLING and self._identity.record(name).redeemed > 0
 
     def _refused(self, name: str, peer: str, message: str) -> Answer:
         self._alarm(Alarm(kind="boot-data-refused", message=message, node=name, peer=peer))

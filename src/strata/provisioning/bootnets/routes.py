@@ -6,7 +6,4 @@ from strata.api.routing import Routes
 from strata.provisioning.bootnets.service import BootNetworks
 
 _ROUTES = Routes(BootNetworks, "boot", tag="booting")
-
-HANDLERS = [
-    _ROUTES.get("list_networks", "/v1/networks", BootNetworks.all),
-]
+_ROUTES.get("list_networks", "/v1/networks", BootNetworks.all)

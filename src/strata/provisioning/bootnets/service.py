@@ -111,14 +111,6 @@ class BootNetworks:
 
     # for the configuration
 
-    def said(self, name: str, record: NetworkEntry) -> NetworkEntry:
-        """What the repository would say of a record."""
-        return record
-
-    def made(self, spec: NetworkEntry, author: str) -> NetworkEntry:
-        """The record of what is said."""
-        return spec
-
     def together(self, edits: Mapping[str, NetworkEntry | None]) -> None:
         """Raise ``BadRequest`` where the networks could not be served side by side."""
         after = {name: one for name, one in {**self.records.all, **edits}.items() if one is not None}

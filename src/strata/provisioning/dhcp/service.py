@@ -35,12 +35,10 @@ class DhcpService:
         heard: Callable[[Heard], None] = lambda _: None,
         alarm: AlarmSink = lambda _: None,
         ipxe: Sequence[Path] = (IPXE,),
-        tftp_port: int = PORT,
     ) -> None:
         self._networks = networks
         self._state = state
         self._ipxe = ipxe
-        self._tftp_port = tftp_port
         lacking = [name for name in FILES if find_ipxe(name, ipxe) is None]
         self._responder_for = partial(
             Responder, networks, directory, heard=heard, alarm=alarm, lacking=lacking, counts=Counts()
@@ -74,8 +72,8 @@ class DhcpService:
         root = self._state / "tftp"
         await asyncio.to_thread(fill, root, self._ipxe)
         for address in servers:
-            require_free(address, self._tftp_port)
-            server = tftp(root, address, self._tftp_port)
+            require_free(address, PORT)
+            server = tftp(root, address, PORT)
             await server.start()
             stack.push_async_callback(server.stop)
 

@@ -65,13 +65,15 @@ def exec_(
     run_on_nodes(session, request, stream=stream, as_json=as_json)
 
 
-def run_on_nodes(session: Session, request: Json, *, stream: bool = False, as_json: bool = False) -> None:
+def run_on_nodes(
+    session: Session, request: Json, *, title: str = "exec", stream: bool = False, as_json: bool = False
+) -> None:
     """Have it run, show what comes, and leave with what came of it."""
     run: Json = session.client.request("POST", "/v1/exec", body=request).body
     results: list[Json] = []
     interrupted = False
     try:
-        _follow(session, run, results, stream=stream and not as_json)
+        _follow(session, run, results, title=title, stream=stream and not as_json)
     except KeyboardInterrupt:
         interrupted = True
         session.client.close()  # an answer may be half read
@@ -85,11 +87,11 @@ def run_on_nodes(session: Session, request: Json, *, stream: bool = False, as_js
     exits.leave(exits.INTERRUPTED if interrupted else exits.ERROR if failed else 0)
 
 
-def _follow(session: Session, run: Json, results: list[Json], *, stream: bool) -> None:
+def _follow(session: Session, run: Json, results: list[Json], *, title: str, stream: bool) -> None:
     from strata.cli.progress import Meter
 
     total = int(run["total"])
-    with Meter(session.out, "exec") as meter:
+    with Meter(session.out, title) as meter:
         while True:
             meter.update(len(results), total)
             page = session.client.get(f"/v1/exec/{run['id']}", {"after": len(results), "wait": _WAIT})
@@ -179,7 +181,7 @@ def cp(
         "timeout": timeout,
         "stdin": base64.b64encode(data).decode(),
     }
-    run_on_nodes(session, request, as_json=as_json)
+    run_on_nodes(session, request, title=f"copied to /{path}", as_json=as_json)
 
 
 select_help(cp)

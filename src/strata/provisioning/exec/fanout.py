@@ -16,8 +16,8 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from strata.core.errors import BadRequest, OutcomeUnknown, StrataError
-from strata.core.input.decoding import UNREADABLE
+from strata.core.errors import OutcomeUnknown, StrataError
+from strata.core.input.decoding import UNREADABLE, decoded
 from strata.fleet.peers.client import PeerClient
 from strata.fleet.peers.peers import Peer
 from strata.provisioning.agents.agent import Command
@@ -61,6 +61,7 @@ class _Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 _encode = msgspec.json.Encoder().encode
+_ask = msgspec.json.Decoder(_Ask).decode
 _line = msgspec.json.Decoder(_Line).decode
 
 
@@ -117,10 +118,7 @@ async def on_peer(client: PeerClient, peer: Peer, names: Sequence[str], order: O
 
 async def for_peer(hub: Hub, body: bytes) -> AsyncIterator[bytes]:
     """The other end of ``on_peer``."""
-    try:
-        asked = msgspec.json.decode(body, type=_Ask)
-    except UNREADABLE as error:
-        raise BadRequest(str(error)[:200], where="body") from None
+    asked = decoded(_ask, body)
     answers = on_agents(hub, asked.nodes, asked.order)
     output: bytes | None = None
     following = asyncio.ensure_future(anext(answers, None))

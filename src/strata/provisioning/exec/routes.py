@@ -27,9 +27,5 @@ async def begin_exec(ask: Asked, data: JSONBody[a.ExecRequest]) -> Response[a.Ex
 
 
 _ROUTES = Routes(ExecService, "exec", tag=_TAG)
-
-HANDLERS = [
-    begin_exec,
-    _ROUTES.get("show_exec", "/v1/exec/{job:str}", ExecService.show, 404, job=OperationPath, after=After, wait=Wait),
-    _ROUTES.delete("cancel_exec", "/v1/exec/{job:str}", ExecService.cancel, 404, job=OperationPath),
-]
+_ROUTES.get("show_exec", "/v1/exec/{job:str}", ExecService.show, 404, job=OperationPath, after=After, wait=Wait)
+_ROUTES.delete("cancel_exec", "/v1/exec/{job:str}", ExecService.cancel, 404, job=OperationPath)

@@ -11,7 +11,7 @@ import logging
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 
 from strata.core.errors import BadRequest, NotFound, StrataError, Unavailable
 from strata.core.nodeset import fold
@@ -118,19 +118,11 @@ class Run:
 class ExecService:
     """Runs commands. ``close`` cancels what is under way."""
 
-    def __init__(
-        self,
-        service: Fleet,
-        hub: Hub,
-        elsewhere: LeaderClient | None = None,
-        *,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
+    def __init__(self, service: Fleet, hub: Hub, elsewhere: LeaderClient | None = None) -> None:
         """``elsewhere``: the way to agents of other controllers; None: there are none."""
         self._service = service
         self._hub = hub
         self._elsewhere = elsewhere
-        self._clock = clock
         self._runs: OrderedDict[str, Run] = OrderedDict()
 
     async def close(self) -> None:
@@ -179,7 +171,7 @@ class ExecService:
         return run
 
     def _make_room(self) -> None:
-        now = self._clock()
+        now = time.time()
         over = [run for run in self._runs.values() if run.ended is not None]
         for run in over:
             if now - (run.ended or now) > KEEP or len(self._runs) >= MOST_RUNS:

@@ -69,7 +69,7 @@ def told_in(file: IO[bytes]) -> Release | None:
     try:
         members = {_plain_name(entry): entry for entry in itertools.islice(entries(file), _FIRST_MEMBERS)}
         if RELEASE_FILE in members and "oci-layout" in members:
-            return _release(_small(file, members, RELEASE_FILE))
+            return _release(file, members)
     except BadRequest:
         pass  # compressed, or no archive at all: whoever takes it says so
     return None
@@ -147,22 +147,18 @@ def _layout(shelf: Shelf, file: IO[bytes], members: Members, ref: str, most: int
     manifest = oci.parse_manifest(data)
     for blob in (chosen, manifest.config, *manifest.layers):
         shelf.add_stream(_open(file, members, _blob(blob.digest)), expect=blob.digest, most=most)
-    release = _release(_small(file, members, RELEASE_FILE)) if RELEASE_FILE in members else None
+    release = (
+        oci.parsed(_small(file, members, RELEASE_FILE), Release, RELEASE_FILE) if RELEASE_FILE in members else None
+    )
     return Taken(manifest=chosen.digest, kind="oci", release=release)
 
 
-def _release(data: bytes) -> Release:
-    try:
-        return msgspec.json.decode(data, type=Release)
-    except msgspec.MsgspecError as error:
-        raise BadRequest(f"cannot be read: {str(error)[:200]}", where=RELEASE_FILE) from None
+def _release(file: IO[bytes], members: Members) -> Release:
+    return oci.parsed(_small(file, members, RELEASE_FILE), Release, RELEASE_FILE)
 
 
 def _docker(shelf: Shelf, file: IO[bytes], members: Members, ref: str, most: int) -> Taken:
-    try:
-        images = msgspec.json.decode(_small(file, members, "manifest.json"), type=tuple[_DockerImage, ...])
-    except msgspec.MsgspecError as error:
-        raise BadRequest(f"cannot be read: {str(error)[:200]}", where="manifest.json") from None
+    images = oci.parsed(_small(file, members, "manifest.json"), tuple[_DockerImage, ...], "manifest.json")
     if ref:
         images = tuple(image for image in images if ref in (image.repo_tags or ()))
     if len(images) != 1 or len(images[0].layers) > oci.MOST_LAYERS:

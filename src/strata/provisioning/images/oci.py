@@ -36,7 +36,7 @@ T = TypeVar("T")
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
-class Descriptor(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class Descriptor(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """A blob as others refer to it."""
 
     media_type: str
@@ -115,12 +115,12 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 def parse_index(data: bytes) -> Index:
     """An index, or ``BadRequest``."""
-    return _parsed(data, Index, "index")
+    return parsed(data, Index, "index")
 
 
 def parse_manifest(data: bytes) -> Manifest:
     """A manifest whose layers we can unpack, or ``BadRequest``."""
-    manifest = _parsed(data, Manifest, "manifest")
+    manifest = parsed(data, Manifest, "manifest")
     if len(manifest.layers) > MOST_LAYERS:
         raise BadRequest(f"{len(manifest.layers)} layers; at most {MOST_LAYERS} are taken", where="manifest")
     for layer in manifest.layers:
@@ -131,7 +131,7 @@ def parse_manifest(data: bytes) -> Manifest:
 
 def parse_config(data: bytes, layers: int) -> Config:
     """A configuration for so many layers, or ``BadRequest``."""
-    config = _parsed(data, Config, "configuration")
+    config = parsed(data, Config, "configuration")
     if len(config.rootfs.diff_ids) != layers:
         raise BadRequest(f"{layers} layers, but {len(config.rootfs.diff_ids)} in the configuration", where="manifest")
     for diff_id in config.rootfs.diff_ids:
@@ -150,13 +150,13 @@ def new_config(run: ImageConfig, diff_ids: Sequence[str], history: Sequence[str]
         rootfs=RootFs(diff_ids=tuple(diff_ids)),
         history=tuple(HistoryStep(created_by=step[:500]) for step in history),
     )
-    return canonical(_without_none(msgspec.to_builtins(config)))
+    return canonical(msgspec.to_builtins(config))
 
 
 def new_manifest(config: Descriptor, layers: Sequence[Descriptor]) -> bytes:
     """The manifest of an image that we make."""
     manifest = Manifest(schema_version=2, media_type=MANIFEST, config=config, layers=tuple(layers))
-    return canonical(_without_none(msgspec.to_builtins(manifest)))
+    return canonical(msgspec.to_builtins(manifest))
 
 
 def new_index(entries: Iterable[tuple[str, str, int]]) -> bytes:
@@ -165,17 +165,16 @@ def new_index(entries: Iterable[tuple[str, str, int]]) -> bytes:
         Descriptor(media_type=MANIFEST, digest=digest, size=size, annotations={REF_NAME: reference})
         for reference, digest, size in entries
     ]
-    listed = _without_none(msgspec.to_builtins(manifests))
-    return canonical({"schemaVersion": 2, "mediaType": INDEX, "manifests": listed})
+    return canonical({"schemaVersion": 2, "mediaType": INDEX, "manifests": msgspec.to_builtins(manifests)})
 
 
-def choose(index: Index, *, ref: str = "", architecture: str = "") -> Descriptor:
+def choose(index: Index, *, ref: str = "") -> Descriptor:
     """The one manifest of an index that is meant: by its name, else the one for this kind of machine."""
     found = [d for d in index.manifests if d.media_type in (*MANIFESTS, *INDEXES)]
     if ref:
         found = [d for d in found if (d.annotations or {}).get(REF_NAME) == ref]
     if len(found) > 1:
-        wanted = architecture or host_architecture()
+        wanted = host_architecture()
         found = [
             d
             for d in found
@@ -197,18 +196,11 @@ def host_architecture() -> str:
     return _ARCHITECTURES.get(machine, machine)
 
 
-def _parsed(data: bytes, kind: type[T], what: str) -> T:
+def parsed(data: bytes, kind: type[T], what: str) -> T:
+    """JSON that somebody else wrote; ``BadRequest`` says what is wrong with it."""
     if len(data) > MOST_JSON:
         raise BadRequest("is too large", where=what)
     try:
         return msgspec.json.decode(data, type=kind)
     except (msgspec.MsgspecError, RecursionError) as error:
         raise BadRequest(f"cannot be read: {str(error)[:200]}", where=what) from None
-
-
-def _without_none(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _without_none(member) for key, member in value.items() if member is not None}
-    if isinstance(value, list | tuple):
-        return [_without_none(member) for member in value]
-    return value

@@ -80,46 +80,38 @@ async def drop_upload(ask: Asked, upload: UploadPath) -> None:
 _IMAGE = Routes(ImageService, "image", tag=_TAG)
 _IMAGE_CONTENT = Routes(ImageService, "image-content", tag=_TAG)
 
-HANDLERS = [
-    _IMAGE.get("list_images", "/v1/images", ImageService.list),
-    _IMAGE.post("import_image", "/v1/images", ImageService.bring, "create", 404, success=202),
-    _IMAGE.get("show_image", "/v1/images/{name:str}/{tag:str}", ImageService.show, 404, name=NamePath, tag=TagPath),
-    _IMAGE.put(
-        "move_tag", "/v1/images/{name:str}/{tag:str}", ImageService.move, "change", 404, 409, name=NamePath, tag=TagPath
-    ),
-    _IMAGE.delete(
-        "delete_image", "/v1/images/{name:str}/{tag:str}", ImageService.delete, 404, 409, name=NamePath, tag=TagPath
-    ),
-    _IMAGE.post(
-        "undelete_image",
-        "/v1/images/{name:str}/{tag:str}/undelete",
-        ImageService.undelete,
-        "create",
-        404,
-        409,
-        name=NamePath,
-        tag=TagPath,
-    ),
-    _IMAGE.post(
-        "sign_image",
-        "/v1/images/{name:str}/{tag:str}/sign",
-        ImageService.sign,
-        "create",
-        404,
-        name=NamePath,
-        tag=TagPath,
-    ),
-    _IMAGE.get(
-        "verify_image", "/v1/images/{name:str}/{tag:str}/verify", ImageService.verify, 404, name=NamePath, tag=TagPath
-    ),
-    diff_images,
-    export_image,
-    _IMAGE.post("begin_upload", "/v1/image-uploads", ImageService.begin_upload, "create", success=201),
-    write_upload,
-    drop_upload,
-    _IMAGE.post("build_image", "/v1/image-builds", ImageService.build, "create", 404, success=202),
-    _IMAGE_CONTENT.get(
-        "show_image_log", "/v1/image-logs/{log:str}", ImageService.log, 404, log=UploadPath, offset=Offset
-    ),
-    _IMAGE.post("collect_images", "/v1/image-gc", ImageService.gc, "delete"),
-]
+_IMAGE.get("list_images", "/v1/images", ImageService.list)
+_IMAGE.post("import_image", "/v1/images", ImageService.bring, "create", 404, success=202)
+_IMAGE.get("show_image", "/v1/images/{name:str}/{tag:str}", ImageService.show, 404, name=NamePath, tag=TagPath)
+_IMAGE.put(
+    "move_tag", "/v1/images/{name:str}/{tag:str}", ImageService.move, "change", 404, 409, name=NamePath, tag=TagPath
+)
+_IMAGE.delete(
+    "delete_image", "/v1/images/{name:str}/{tag:str}", ImageService.delete, 404, 409, name=NamePath, tag=TagPath
+)
+_IMAGE.post(
+    "undelete_image",
+    "/v1/images/{name:str}/{tag:str}/undelete",
+    ImageService.undelete,
+    "create",
+    404,
+    409,
+    name=NamePath,
+    tag=TagPath,
+)
+_IMAGE.post(
+    "sign_image",
+    "/v1/images/{name:str}/{tag:str}/sign",
+    ImageService.sign,
+    "create",
+    404,
+    name=NamePath,
+    tag=TagPath,
+)
+_IMAGE.get(
+    "verify_image", "/v1/images/{name:str}/{tag:str}/verify", ImageService.verify, 404, name=NamePath, tag=TagPath
+)
+_IMAGE.post("begin_upload", "/v1/image-uploads", ImageService.begin_upload, "create", success=201)
+_IMAGE.post("build_image", "/v1/image-builds", ImageService.build, "create", 404, success=202)
+_IMAGE_CONTENT.get("show_image_log", "/v1/image-logs/{log:str}", ImageService.log, 404, log=UploadPath, offset=Offset)
+_IMAGE.post("collect_images", "/v1/image-gc", ImageService.gc, "delete")

@@ -12,7 +12,6 @@ from strata.cli.named import Named
 from strata.cli.output import Column
 from strata.cli.reading import read_text
 from strata.cli.session import Session, pass_session
-from strata.cli.words import complete_personality
 from strata.core.errors import BadRequest
 
 if TYPE_CHECKING:
@@ -69,9 +68,7 @@ def _whole(session: Session, view: Json) -> None:
     out.table([Column(title) for title in ("member", "release", "image", "mode", "ready by", "init")], rows)
 
 
-PERSONALITIES = Named(
-    personality, "personality", "/v1/personalities", FIELDS, complete=complete_personality, report=_whole
-)
+PERSONALITIES = Named(personality, "personality", "/v1/personalities", FIELDS, report=_whole)
 PERSONALITIES.list(
     "List the personalities, how many nodes should have each, and how many do.", "strata personality list"
 )

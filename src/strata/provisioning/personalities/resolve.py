@@ -6,10 +6,8 @@ the nodes that run the old one are told apart.
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import hashlib
-import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -17,14 +15,12 @@ import msgspec
 
 from strata.core.errors import BadRequest, StrataError, Unavailable
 from strata.core.node import Node
-from strata.fleet.tasks import all_cancelled
+from strata.fleet.recurring import Recurring
 from strata.provisioning.images.release import Release, Releases, canonical
 from strata.provisioning.personalities.records import MOST_FILES_BYTES, Member, Personality, Ready, fill
 from strata.store.audit import Ledger
 from strata.store.protocol import Store
 from strata.store.records import Records
-
-log = logging.getLogger(__name__)
 
 
 class Resolved(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,21 +56,20 @@ class Personalities:
         self._problems: dict[str, str] = {}
         self._by_digest: dict[str, str] = {}
         self._stale: set[str] = set()
-        self._wake = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
+        self._turns = Recurring(
+            "personalities", self._resolve, self._pause, trouble="personalities could not be resolved"
+        )
         releases.on_change(self._moved)
 
     async def start(self) -> None:
         """Load the personalities, find out what they stand for, and follow both."""
         await self.records.start()
         await self._resolve()
-        self._task = asyncio.create_task(self._work(), name="personalities")
+        await self._turns.start()
 
     async def stop(self) -> None:
         """Let go of the store."""
-        if self._task is not None:
-            await all_cancelled([self._task])
-            self._task = None
+        await self._turns.stop()
         await self.records.stop()
 
     # -- reading
@@ -145,18 +140,10 @@ class Personalities:
 
     def _touch(self, name: str) -> None:
         self._stale.add(name)
-        self._wake.set()
+        self._turns.soon()
 
-    async def _work(self) -> None:
-        while True:
-            await self._wake.wait()
-            self._wake.clear()
-            try:
-                await self._resolve()
-            except StrataError as error:
-                log.warning("personalities could not be resolved", extra={"reason": str(error)})
-                await asyncio.sleep(1.0)
-                self._wake.set()
+    def _pause(self) -> float | None:
+        return 1.0 if self._turns.error else None
 
     async def _resolve(self) -> None:
         while self._stale:

@@ -13,10 +13,7 @@ _PERSONALITIES = Named(
     plural="personalities",
     current=PersonalityService.show,
 )
-
-HANDLERS = [
-    _PERSONALITIES.list(PersonalityService.all),
-    _PERSONALITIES.show(PersonalityService.show),
-    _PERSONALITIES.put(PersonalityService.put),
-    _PERSONALITIES.delete(PersonalityService.delete),
-]
+_PERSONALITIES.list(PersonalityService.all)
+_PERSONALITIES.show(PersonalityService.show)
+_PERSONALITIES.put(PersonalityService.put)
+_PERSONALITIES.delete(PersonalityService.delete)

@@ -14,7 +14,7 @@ import logging
 import re
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -153,8 +153,6 @@ class SharedBuilds:
         soundness: Soundness,
         holdings: Holdings,
         copier: Copier,
-        *,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
         self._ledger = ledger
@@ -163,7 +161,6 @@ class SharedBuilds:
         self._soundness = soundness
         self._holdings = holdings
         self._copier = copier
-        self._clock = clock
         self._records: dict[str, BuildRecord] = {}
         self._latest: dict[str, LatestRecord] = {}
         """By architecture."""
@@ -177,7 +174,7 @@ class SharedBuilds:
         """Of these."""
         self._waiting: dict[str, tuple[str, float]] = {}
         """Architecture → the build that somebody chose here and others lack, and since when that is so."""
-        self._put_off = PuttingOff(clock)
+        self._put_off = PuttingOff(time.monotonic)
         trouble = "minimal OSes are not level with the other controllers"
         self._looks = Recurring("minimal OSes of all controllers", self.look, lambda: LOOK_EVERY, trouble=trouble)
 
@@ -291,7 +288,7 @@ class SharedBuilds:
         lacking = set(self._holdings.others()) - set(self._holdings.with_build(digest))
         if not lacking:
             return True
-        now = self._clock()
+        now = time.monotonic()
         waiting, since = self._waiting.get(arch, ("", 0.0))
         if waiting != digest:
             since = now
@@ -323,7 +320,7 @@ class SharedBuilds:
                 log.warning("a minimal OS was not fetched", extra={"build": digest, "reason": str(error)})
 
     async def _fetch(self, digest: str, record: BuildRecord, sources: Sequence[str]) -> None:
-        began = self._clock()
+        began = time.monotonic()
         part = self._artefacts.root / f"{_INCOMING}{digest}"
         await asyncio.to_thread(part.mkdir, mode=0o700, parents=True, exist_ok=True)
         for name, file in wanted_files(digest, record.files).items():
@@ -334,7 +331,7 @@ class SharedBuilds:
             return
         public = self._signer.public_pem
         await asyncio.to_thread(self._artefacts.adopt, part, digest, public, at=record.added)
-        log.info("minimal OS fetched", extra={"build": digest, "seconds": round(self._clock() - began, 2)})
+        log.info("minimal OS fetched", extra={"build": digest, "seconds": round(time.monotonic() - began, 2)})
 
     # the store
 

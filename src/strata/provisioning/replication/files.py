@@ -14,8 +14,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from strata.core.errors import BadRequest, NotFound, Unavailable
-from strata.core.input.decoding import UNREADABLE
+from strata.core.errors import NotFound, Unavailable
+from strata.core.input.decoding import decoded
 from strata.fleet.peers.client import PeerClient
 from strata.fleet.peers.peers import Peers
 from strata.provisioning.images.shelf import KINDS, Shelf
@@ -78,10 +78,7 @@ class Library:
 
     async def answer(self, controller: str, body: bytes) -> bytes:
         """Bytes of a file: fewer than were asked for only where it ends."""
-        try:
-            asked = _decode(body)
-        except UNREADABLE as error:
-            raise BadRequest(str(error)[:200], where="body") from None
+        asked = decoded(_decode, body)
         return await asyncio.to_thread(_read, self.path(asked.name), asked)
 
 

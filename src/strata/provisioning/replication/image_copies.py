@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -108,22 +108,14 @@ def _add(found: dict[str, dict[str, Wanted]], image: str, files: Iterable[Wanted
 class ImageCopies:
     """``start``, ``stop``."""
 
-    def __init__(
-        self,
-        store: Store,
-        images: Images,
-        holdings: Holdings,
-        copier: Copier,
-        *,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, store: Store, images: Images, holdings: Holdings, copier: Copier) -> None:
         self._images = images
         self._shelf = images.shelf
         self._holdings = holdings
         self._copier = copier
         self._gone: dict[str, frozenset[str]] = {}
         self._followed = Followed(store, records.GONE, self._take_gone, self._gone.clear)
-        self._put_off = PuttingOff(clock)
+        self._put_off = PuttingOff(time.monotonic)
         self._pause = LOOK_EVERY
         trouble = "images are not level with the other controllers"
         self._rounds = Recurring("copies of images", self._round, lambda: self._pause, trouble=trouble)

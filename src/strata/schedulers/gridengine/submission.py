@@ -15,7 +15,7 @@ from strata.core.errors import BadRequest, DeviceError, StrataError, Unavailable
 from strata.schedulers.abilities import check
 from strata.schedulers.jobs import Ability, Work
 from strata.schedulers.meanings import ids, says
-from strata.schedulers.options import check_single, plain
+from strata.schedulers.options import check_key, check_single, fitting_name, plain
 from strata.schedulers.scripts import redirected, whole
 
 ABILITY = Ability(after=frozenset(("ended",)), accelerator_type=False)
@@ -29,8 +29,6 @@ ENVIRONMENTS = ("qconf", "-spl")
 _ID = re.compile(r"[0-9]+(\.[0-9]+)?\Z")
 job_id = ids("Grid Engine", _ID, "12, or 12.3 for a task of an array")
 _TERSE = re.compile(r"(?P<id>[0-9]+)(\.[0-9:-]+)?\Z")
-_KEY = re.compile(r"[A-Za-z0-9_.-]+\Z")
-_UNFIT = re.compile(r"[^A-Za-z0-9_.-]")
 _OURS = (
     *("-A", "-C", "-N", "-S", "-V", "-ac", "-b", "-clear", "-cwd", "-dc", "-e", "-h", "-help", "-i", "-j", "-o", "-sc"),
     *("-shell", "-sync", "-t", "-terse", "-v", "-verify", "-wd", "-@"),
@@ -98,9 +96,8 @@ def slots_of(nodes: int, slots: int, environments: list[Environment]) -> tuple[s
 def build(work: Work, environments: list[Environment]) -> tuple[tuple[str, ...], str]:
     """The command that submits it, and what it reads."""
     check(ABILITY, work, "Grid Engine")
-    if not _KEY.match(work.key):
-        raise BadRequest(f"not a key that Grid Engine keeps: {work.key[:60]!r}", where="key")
-    named = _UNFIT.sub("_", work.name)[:200]
+    check_key(work, "Grid Engine")
+    named = fitting_name(work)
     command = [
         *("qsub", "-terse", "-S", "/bin/sh", "-C", "", "-wd", "/", "-o", "/dev/null", "-j", "y", "-r", "n"),
         *("-A", f"{KEY}{work.key}", "-N", named if named[:1].isalpha() else f"_{named}"),

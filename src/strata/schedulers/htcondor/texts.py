@@ -15,7 +15,7 @@ from strata.core.errors import BadRequest, DeviceError
 from strata.schedulers.dates import ZONE
 from strata.schedulers.jobs import Ability, JobSeen, Outcome, Queue, State, Work
 from strata.schedulers.meanings import given, ids, read_reply, says
-from strata.schedulers.options import plain
+from strata.schedulers.options import check_key, plain
 from strata.schedulers.scripts import INDEX, redirected, whole
 
 NAME = "HTCondor"
@@ -27,7 +27,6 @@ CANCEL, HOLD, RELEASE = ("condor_rm",), ("condor_hold",), ("condor_release",)
 
 _ID = re.compile(r"[0-9]+(\.[0-9]+)?\Z")
 job_id = ids("HTCondor", _ID, "12, or 12.3 for a task of an array")
-_KEY = re.compile(r"[A-Za-z0-9_.-]+\Z")
 submitted = given("job", "condor_submit", re.compile(r"(?P<id>[0-9]+)\.[0-9]+ - [0-9]+\.[0-9]+"))
 _UNFIT = re.compile(r"[^A-Za-z0-9_. -]")
 _NATIVE = re.compile(r"(?P<name>[+A-Za-z_][A-Za-z0-9_.]*)\s*=\s*[^\x00-\x1f]+\Z")
@@ -58,8 +57,7 @@ _REMOVED, _COMPLETED = 3, 4
 
 def build(work: Work) -> tuple[tuple[str, ...], str]:
     """The command that submits it, and what it reads."""
-    if not _KEY.match(work.key):
-        raise BadRequest(f"not a key that HTCondor keeps: {work.key[:60]!r}", where="key")
+    check_key(work, "HTCondor")
     text = "unset STRATA_SCRIPT\n" + whole(work, f"${INDEX}", first=redirected(work))
     if len(text.encode()) > _MOST_SCRIPT:
         raise BadRequest(f"HTCondor takes scripts of {_MOST_SCRIPT} bytes at most", where="script")

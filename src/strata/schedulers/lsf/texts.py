@@ -11,7 +11,7 @@ from strata.core.errors import BadRequest, DeviceError
 from strata.schedulers.dates import LONG, ZONE, seconds, this_year
 from strata.schedulers.jobs import Ability, After, JobSeen, Outcome, Queue, State, Work
 from strata.schedulers.meanings import given, ids, read_reply, says
-from strata.schedulers.options import check_single, plain
+from strata.schedulers.options import check_key, check_single, fitting_name, plain
 from strata.schedulers.scripts import redirected, whole
 
 NAME = "LSF"
@@ -26,9 +26,6 @@ CANCEL, HOLD, RELEASE = ("bkill",), ("bstop",), ("bresume",)
 _AFTER: dict[After, str] = {"started": "started", "ended": "ended", "done": "done", "failed": "exit"}
 _ID = re.compile(r"[0-9]+(\[[0-9]+\])?\Z")
 job_id = ids("LSF", _ID, "12, or 12[3] for a task of an array")
-_KEY = re.compile(r"[A-Za-z0-9_.-]+\Z")
-_UNFIT = re.compile(r"[^A-Za-z0-9_.-]")
-_LONGEST_NAME = 200
 submitted = given("job", "bsub", re.compile(r"Job <(?P<id>[0-9]+)> is submitted"))
 _FIELDS = (
     "jobid jobindex stat user queue job_description exit_code exit_reason pend_reason submit_time start_time "
@@ -80,9 +77,8 @@ _HOST = re.compile(r"(?:[0-9]+\*)?([A-Za-z0-9][A-Za-z0-9_.-]*)")
 
 def build(work: Work) -> tuple[tuple[str, ...], str]:
     """The command that submits it, and what it reads."""
-    if not _KEY.match(work.key):
-        raise BadRequest(f"not a key that LSF keeps: {work.key[:60]!r}", where="key")
-    needs, named = work.resources, _UNFIT.sub("_", work.name)[:_LONGEST_NAME] or "_"
+    check_key(work, "LSF")
+    needs, named = work.resources, fitting_name(work) or "_"
     if work.array is not None:
         # Indices of LSF begin with 1.
         at_once = f"%{work.array.at_once}" if work.array.at_once is not None else ""

@@ -13,7 +13,7 @@ from strata.core.errors import BadRequest, DeviceError
 from strata.schedulers.dates import ZONE, duration, seconds
 from strata.schedulers.jobs import Ability, After, JobSeen, Outcome, Queue, State, Work
 from strata.schedulers.meanings import ids, read_reply, says
-from strata.schedulers.options import check_single, plain
+from strata.schedulers.options import check_key, check_single, fitting_name, plain
 from strata.schedulers.scripts import redirected, whole
 
 NAME = "PBS"
@@ -28,9 +28,6 @@ CANCEL, HOLD, RELEASE = ("qdel",), ("qhold", "-h", "u"), ("qrls", "-h", "u")
 _AFTER: dict[After, str] = {"started": "after", "ended": "afterany", "done": "afterok", "failed": "afternotok"}
 _ID = re.compile(r"[0-9]+(\[[0-9]*\])?(\.[A-Za-z0-9_.-]+)?\Z")
 job_id = ids("PBS", _ID, "12.server, or 12[3].server for a task")
-_KEY = re.compile(r"[A-Za-z0-9_.-]+\Z")
-_UNFIT = re.compile(r"[^A-Za-z0-9_.-]")
-_LONGEST_NAME = 200
 _OURS = ("-C", "-I", "-J", "-N", "-S", "-V", "-W", "-X", "-e", "-f", "-h", "-j", "-k", "-o", "-v", "-z", "--", "-G")
 _VALUES = {**dict.fromkeys(("-A", "-M", "-P", "-R", "-a", "-c", "-l", "-m", "-p", "-q", "-r", "-u"), 1)}
 is_away = says(
@@ -72,9 +69,8 @@ _UNITS = {"": 2**-20, "k": 2**-10, "m": 1, "g": 2**10, "t": 2**20}
 
 def build(work: Work) -> tuple[tuple[str, ...], str]:
     """The command that submits it, and what it reads."""
-    if not _KEY.match(work.key):
-        raise BadRequest(f"not a key that PBS keeps: {work.key[:60]!r}", where="key")
-    named = _UNFIT.sub("_", work.name)[:_LONGEST_NAME]
+    check_key(work, "PBS")
+    named = fitting_name(work)
     command = [
         *("qsub", "-C", "", "-S", "/bin/sh", "-j", "oe", "-o", "/dev/null", "-r", "n", "-v", f"{KEY}={work.key}"),
         *("-N", named if named[:1].isalpha() else f"_{named}", "-l", f"select={_select(work)}"),

@@ -9,16 +9,16 @@ from urllib.parse import urlsplit
 import aiohttp
 
 RETRIES = 3
+_RETRY_AFTER = 0.2
 _AT_A_TIME = 64
 
 
 class Outbox:
     """Sends in the background and forgets what could not be delivered."""
 
-    def __init__(self, *, retry_after: float = 0.2) -> None:
+    def __init__(self) -> None:
         self.delivered = 0
         self.lost = 0
-        self._retry_after = retry_after
         self._http: aiohttp.ClientSession | None = None
         self._udp: socket.socket | None = None
         self._under_way: set[asyncio.Task[None]] = set()
@@ -46,7 +46,7 @@ class Outbox:
         async with self._slots:
             for attempt in range(RETRIES + 1):
                 if attempt:
-                    await asyncio.sleep(self._retry_after)
+                    await asyncio.sleep(_RETRY_AFTER)
                 if await self._try(destination, body):
                     self.delivered += 1
                     return

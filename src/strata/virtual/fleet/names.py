@@ -22,9 +22,7 @@ FIRST_CABINET = 1000
 SERVICE_SHARE, LOGIN_SHARE, GPU_SHARE = 0.01, 0.005, 0.2
 
 
-def simulated_nodes(
-    count: int, *, prefix: str = "n", first_uid: int = 1, first_cabinet: int = FIRST_CABINET, bmc_base: str = ""
-) -> list[Node]:
+def simulated_nodes(count: int, *, prefix: str = "n", bmc_base: str = "") -> list[Node]:
     """``count`` nodes that fill cabinets one after the other: first service and login nodes, then compute, then GPU.
 
     With ``bmc_base`` (where ``strata.virtual.bmc.server`` answers) every node gets its BMC's address below it.
@@ -41,8 +39,8 @@ def simulated_nodes(
         found.append(
             Node(
                 name=name,
-                uid=first_uid + i,
-                location=location_of(i, first_cabinet),
+                uid=i + 1,
+                location=location_of(i),
                 nid=i + 1,
                 role="compute" if gpu else role,
                 architecture="aarch64" if gpu else "x86_64",
@@ -94,27 +92,27 @@ def simulated_groups(nodes: Sequence[Node]) -> list[Group]:
     ]
 
 
-def location_of(i: int, first_cabinet: int = FIRST_CABINET) -> str:
+def location_of(i: int) -> str:
     """Where the ``i``-th node is."""
     i, node = divmod(i, NODES)
     i, bmc = divmod(i, BMCS)
     i, slot = divmod(i, SLOTS)
-    return f"{chassis_name(i, first_cabinet)}s{slot}b{bmc}n{node}"
+    return f"{chassis_name(i)}s{slot}b{bmc}n{node}"
 
 
-def chassis_name(i: int, first_cabinet: int = FIRST_CABINET) -> str:
+def chassis_name(i: int) -> str:
     """Where the ``i``-th chassis is."""
-    return f"{_cabinet(i, first_cabinet)}c{i % CHASSIS}"
+    return f"{_cabinet(i)}c{i % CHASSIS}"
 
 
 def outlet_name(chassis: int) -> str:
     """Where the outlet is that feeds the chassis of that number."""
-    return f"{_cabinet(chassis, FIRST_CABINET)}m0p0j{chassis % CHASSIS + 1}"
+    return f"{_cabinet(chassis)}m0p0j{chassis % CHASSIS + 1}"
 
 
 def pdu_bmc(chassis: int) -> str:
     """The name of the BMC of the PDU that feeds a chassis."""
-    return f"pdu-{_cabinet(chassis, FIRST_CABINET)}m0"
+    return f"pdu-{_cabinet(chassis)}m0"
 
 
 def chassis_bmc(chassis: int) -> str:
@@ -141,8 +139,8 @@ _PLAIN = {"simulated": "true"}
 _GPU = {"simulated": "true", "accelerator": "gpu"}
 
 
-def _cabinet(chassis: int, first_cabinet: int) -> str:
-    return f"x{first_cabinet + chassis // CHASSIS}"
+def _cabinet(chassis: int) -> str:
+    return f"x{FIRST_CABINET + chassis // CHASSIS}"
 
 
 def _gpu_nodes(count: int) -> int:

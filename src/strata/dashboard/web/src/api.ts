@@ -77,6 +77,21 @@ export async function listen<T>(path: string, query: Query, listener: Listener<T
   }
 }
 
+/** Look, and again `every` milliseconds after each look (0: not again), until the function that is returned is called. */
+export function watch(look: (signal: AbortSignal) => Promise<void>, every: number): () => void {
+  const gone = new AbortController();
+  let timer = 0;
+  const turn = async (): Promise<void> => {
+    await look(gone.signal);
+    if (every && !gone.signal.aborted) timer = window.setTimeout(turn, every);
+  };
+  void turn();
+  return () => {
+    gone.abort();
+    window.clearTimeout(timer);
+  };
+}
+
 /** Milliseconds without a word (the service says something every 15 s) after which a stream is taken for dead. */
 const SILENCE = 60_000;
 

@@ -8,7 +8,6 @@ export interface Who {
   name: string;
   role: string;
   scope: string[];
-  via: string;
   rights: string[];
 }
 

@@ -1,5 +1,5 @@
 /** The service at a glance, looked at every few seconds for as long as somebody is signed in. */
-import { get } from "./api";
+import { get, watch } from "./api";
 import { may } from "./session";
 import { signal } from "./signal";
 
@@ -20,21 +20,16 @@ export const away = signal("");
 
 /** Look until the function that is returned is called. */
 export function watchStatus(): () => void {
-  const gone = new AbortController();
-  let timer = 0;
-  const look = async (): Promise<void> => {
+  const end = watch(async (signal) => {
     try {
-      status.set(await get<Status>("/v1/status", {}, gone.signal));
+      status.set(await get<Status>("/v1/status", {}, signal));
       away.set("");
     } catch (error) {
-      if (!gone.signal.aborted) away.set(error instanceof Error ? error.message : String(error));
+      if (!signal.aborted) away.set(error instanceof Error ? error.message : String(error));
     }
-    if (!gone.signal.aborted) timer = window.setTimeout(look, EVERY);
-  };
-  void look();
+  }, EVERY);
   return () => {
-    gone.abort();
-    window.clearTimeout(timer);
+    end();
     status.set(null);
   };
 }

@@ -6,7 +6,6 @@ import click
 
 from strata.cli import listing as ls
 from strata.cli.named import Named
-from strata.cli.words import complete_document
 
 FIELDS = (
     ls.plain("name"),
@@ -24,7 +23,7 @@ def document() -> None:
     """List, show and delete desire documents ('strata apply' writes them)."""
 
 
-DOCUMENTS = Named(document, "document", "/v1/documents", FIELDS, complete=complete_document)
+DOCUMENTS = Named(document, "document", "/v1/documents", FIELDS)
 DOCUMENTS.list("List the documents, with how many nodes each selects.", "strata document list --sort -priority")
 DOCUMENTS.show("Show one document.", "strata document show compute-ready")
 DOCUMENTS.delete(

@@ -14,6 +14,9 @@ from strata.core.errors import BadRequest, Unavailable
 if TYPE_CHECKING:
     from strata.cli.client import Json
 
+_PATIENCE = 10
+"""Seconds that a node has to answer: a shell that never comes looks like one that is slow."""
+
 
 @click.command()
 @click.argument("name", metavar="[USER@]NODE", shell_complete=complete_node)
@@ -42,6 +45,8 @@ def ssh(session: Session, name: str, command: tuple[str, ...], jump: str) -> Non
         "ssh",
         "-o",
         f"HostKeyAlias={found['name']}",
+        "-o",
+        f"ConnectTimeout={_PATIENCE}",
         *(["-J", jump] if jump else []),
         "--",
         f"{user}{at}{address}",

@@ -167,13 +167,3 @@ async def delete_node(request: AnyRequest, ask: Asked, name: NodePath) -> None:
     """Forget a node and all that was said about it. `If-Match` is honoured."""
     expected = await expected_revision(request, lambda: ask.of(NodeService).node(ask.who, name))
     await ask.of(NodeService).delete_node(ask.who, name, expected)
-
-
-HANDLERS = [
-    list_nodes,
-    create_nodes,
-    show_node,
-    replace_node,
-    change_node,
-    delete_node,
-]

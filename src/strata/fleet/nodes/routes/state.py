@@ -46,41 +46,37 @@ async def plan(ask: Asked, name: NodePath, wishes: Wishes = None) -> PlanView:
 
 
 _ROUTES = Routes(NodeService, "node", tag=_TAG)
-
-HANDLERS = [
-    _ROUTES.get("why", "/v1/nodes/{name:str}/why", NodeService.why, 404, name=NodePath),
-    _ROUTES.get("why_many", "/v1/why", NodeService.why_many, 404, select=Select),
-    plan,
-    _ROUTES.get(
-        "history",
-        "/v1/nodes/{name:str}/history",
-        NodeService.history,
-        404,
-        410,
-        name=NodePath,
-        since=Time,
-        until=Time,
-        limit=Limit,
-        cursor=Cursor,
-    ),
-    _ROUTES.get(
-        "history_many",
-        "/v1/history",
-        NodeService.history_many,
-        404,
-        410,
-        select=Select,
-        since=Time,
-        until=Time,
-        limit=Limit,
-    ),
-    _ROUTES.get(
-        "past",
-        "/v1/nodes/{name:str}/at",
-        NodeService.past,
-        404,
-        410,
-        name=NodePath,
-        time=Annotated[float, QueryParameter(ge=0, le=1e11)],
-    ),
-]
+_ROUTES.get("why", "/v1/nodes/{name:str}/why", NodeService.why, 404, name=NodePath)
+_ROUTES.get("why_many", "/v1/why", NodeService.why_many, 404, select=Select)
+_ROUTES.get(
+    "history",
+    "/v1/nodes/{name:str}/history",
+    NodeService.history,
+    404,
+    410,
+    name=NodePath,
+    since=Time,
+    until=Time,
+    limit=Limit,
+    cursor=Cursor,
+)
+_ROUTES.get(
+    "history_many",
+    "/v1/history",
+    NodeService.history_many,
+    404,
+    410,
+    select=Select,
+    since=Time,
+    until=Time,
+    limit=Limit,
+)
+_ROUTES.get(
+    "past",
+    "/v1/nodes/{name:str}/at",
+    NodeService.past,
+    404,
+    410,
+    name=NodePath,
+    time=Annotated[float, QueryParameter(ge=0, le=1e11)],
+)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import click
@@ -13,6 +14,7 @@ from strata.cli.output import Column, many
 from strata.cli.session import Session, pass_session
 from strata.cli.waiting import arrival
 from strata.cli.words import complete_node, complete_select, items, no_blank, segment, select_help
+from strata.core.texts import NODE_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,8 +74,8 @@ def send(
 
 def one(select: tuple[str, ...], to_see: str) -> str:
     """The part of the API about the one node that was selected."""
-    if len(select) != 1:
-        raise click.UsageError(f"name one node to see {to_see}")
+    if len(select) != 1 or not re.fullmatch(NODE_NAME, select[0]):
+        raise click.UsageError(f"name one node to see {to_see}, not {' '.join(select)}")
     return f"/v1/nodes/{segment(select[0])}/bmc"
 
 

@@ -11,7 +11,7 @@ from strata.cli import listing as ls
 from strata.cli.output import Column, many
 from strata.cli.session import LONG, Session, pass_session
 from strata.cli.times import DURATION, when
-from strata.cli.words import items, segment
+from strata.cli.words import complete_image, items, segment
 
 if TYPE_CHECKING:
     from strata.cli.client import Json
@@ -48,20 +48,6 @@ def path_of(text: str) -> str:
     """Where the API keeps ``NAME:TAG``."""
     name, _, tag = text.partition(":")
     return f"/v1/images/{segment(name)}/{segment(tag)}"
-
-
-def complete_image(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """``NAME:TAG`` of what there is."""
-    from strata.core.errors import StrataError
-
-    session = ctx.find_object(Session)
-    if session is None:
-        return []
-    try:
-        found = [f"{item['name']}:{item['tag']}" for item in items(session.client.get("/v1/images"))]
-    except (StrataError, OSError):
-        return []
-    return [name for name in found if name.startswith(incomplete)]
 
 
 IMAGE = click.argument("image", metavar="NAME:TAG", callback=reference, shell_complete=complete_image)
@@ -151,7 +137,7 @@ def verify(session: Session, image: str, as_json: bool) -> None:
 
 @click.command()
 @click.argument("source", shell_complete=complete_image)
-@click.argument("image", metavar="NAME:TAG", callback=reference)
+@click.argument("image", metavar="NAME:TAG", callback=reference, shell_complete=complete_image)
 @ls.json_option
 @pass_session
 def tag(session: Session, source: str, image: str, as_json: bool) -> None:
@@ -207,7 +193,7 @@ def delete(session: Session, image: str, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("image", metavar="NAME:TAG", callback=reference)
+@click.argument("image", metavar="NAME:TAG", callback=reference, shell_complete=complete_image)
 @ls.json_option
 @pass_session
 def undelete(session: Session, image: str, as_json: bool) -> None:

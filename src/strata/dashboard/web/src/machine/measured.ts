@@ -1,6 +1,6 @@
 /** What is measured of every node (watts, degrees), as a column of steps: a cell has a colour, not a number. */
 import { useEffect, useState } from "preact/hooks";
-import { get } from "../api";
+import { get, watch } from "../api";
 import { may } from "../session";
 import { runs } from "../status";
 import { Column, live } from "./fleet";
@@ -45,22 +45,14 @@ export function useMeasured(name: string): Column | null {
   useEffect(() => {
     setColumn(null);
     if (!metric) return;
-    const gone = new AbortController();
-    let timer = 0;
-    const look = async (): Promise<void> => {
+    return watch(async (signal) => {
       try {
-        const found = await get<Measured>("/v1/power/machine", { metric }, gone.signal);
+        const found = await get<Measured>("/v1/power/machine", { metric }, signal);
         if (found.roster === live.machine.value?.roster) setColumn(stepped(found));
       } catch {
         // The frame tells when the service cannot be asked; the old colours stay meanwhile.
       }
-      if (!gone.signal.aborted) timer = window.setTimeout(look, EVERY);
-    };
-    void look();
-    return () => {
-      gone.abort();
-      window.clearTimeout(timer);
-    };
+    }, EVERY);
   }, [metric, live.machine.value?.roster]);
   return metric ? column : null;
 }

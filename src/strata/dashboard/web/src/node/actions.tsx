@@ -2,7 +2,7 @@
 import { act } from "../api";
 import { may } from "../session";
 import { runs } from "../status";
-import { Ask } from "../ui/confirm";
+import { Ask, type Question } from "../ui/confirm";
 import { useAsked } from "../ui/use";
 import type { Node } from "./records";
 
@@ -12,89 +12,73 @@ export function Actions({ node, after }: { node: Node; after: () => void }) {
   const personalities = useAsked<{ items: { name: string }[] }>(may("change desire") && runs("provisioning") ? "/v1/personalities" : "");
   const names = personalities.value?.items.map((one) => one.name) ?? [];
   const off = node.desires.power?.values.includes("off");
+  /** Whether each is offered. */
+  const offers: [unknown, Question][] = [
+    [
+      may("change desire") && !off,
+      {
+        title: `Power off ${node.name}?`,
+        text: "From now on it should be off. It is drained first where a workload manager has it; nothing switches it on again until somebody wants that.",
+        button: "Power off",
+        act: want("power", "off"),
+      },
+    ],
+    [
+      may("change desire") && off,
+      { title: `Power on ${node.name}?`, text: "From now on it should be on.", button: "Power on", act: want("power", "on") },
+    ],
+    [
+      may("change bmc"),
+      {
+        title: `Power cycle ${node.name}?`,
+        text: "Its power goes away at once and comes back. What runs on it is lost.",
+        button: "Power cycle",
+        act: () => act("POST", "/v1/bmc/power", { select, action: "cycle" }),
+      },
+    ],
+    [
+      may("create hold") && !node.hold,
+      {
+        title: `Hold ${node.name}?`,
+        text: "Nothing acts on it any more until a person releases it.",
+        button: "Hold",
+        reason: true,
+        act: (reason) => act("POST", "/v1/holds", { select, reason }),
+      },
+    ],
+    [
+      may("delete hold") && node.hold,
+      {
+        title: `Release ${node.name}?`,
+        text: `${node.hold?.author} holds it: ${node.hold?.reason}. It goes back to the automation.`,
+        button: "Release",
+        act: () => act("DELETE", "/v1/holds", undefined, { select }),
+      },
+    ],
+    [
+      may("change desire") && (node.fault || node.state === "faulted"),
+      {
+        title: `Try ${node.name} again?`,
+        text: "Its failures are forgotten, and what is wanted of it is tried anew.",
+        button: "Try again",
+        act: () => act("POST", "/v1/retries", { select }),
+      },
+    ],
+    [
+      may("change desire") && names.length > 0,
+      {
+        title: `What should ${node.name} run?`,
+        text: "It is drained first where a workload manager has it.",
+        button: "Set",
+        label: "Personality",
+        choices: names,
+        act: (_, choice) => want("personality", choice)(),
+      },
+    ],
+  ];
   return (
     <div class="actions" role="group" aria-label="Actions">
-      {may("change desire") && !off && (
-        <Ask
-          label="Power off"
-          after={after}
-          question={{
-            title: `Power off ${node.name}?`,
-            text: "From now on it should be off. It is drained first where a workload manager has it; nothing switches it on again until somebody wants that.",
-            button: "Power off",
-            act: want("power", "off"),
-          }}
-        />
-      )}
-      {may("change desire") && off && (
-        <Ask
-          label="Power on"
-          after={after}
-          question={{ title: `Power on ${node.name}?`, text: "From now on it should be on.", button: "Power on", act: want("power", "on") }}
-        />
-      )}
-      {may("change bmc") && (
-        <Ask
-          label="Power cycle"
-          after={after}
-          question={{
-            title: `Power cycle ${node.name}?`,
-            text: "Its power goes away at once and comes back. What runs on it is lost.",
-            button: "Power cycle",
-            act: () => act("POST", "/v1/bmc/power", { select, action: "cycle" }),
-          }}
-        />
-      )}
-      {may("create hold") && !node.hold && (
-        <Ask
-          label="Hold"
-          after={after}
-          question={{
-            title: `Hold ${node.name}?`,
-            text: "Nothing acts on it any more until a person releases it.",
-            button: "Hold",
-            reason: true,
-            act: (reason) => act("POST", "/v1/holds", { select, reason }),
-          }}
-        />
-      )}
-      {may("delete hold") && node.hold && (
-        <Ask
-          label="Release"
-          after={after}
-          question={{
-            title: `Release ${node.name}?`,
-            text: `${node.hold.author} holds it: ${node.hold.reason}. It goes back to the automation.`,
-            button: "Release",
-            act: () => act("DELETE", "/v1/holds", undefined, { select }),
-          }}
-        />
-      )}
-      {may("change desire") && (node.fault || node.state === "faulted") && (
-        <Ask
-          label="Try again"
-          after={after}
-          question={{
-            title: `Try ${node.name} again?`,
-            text: "Its failures are forgotten, and what is wanted of it is tried anew.",
-            button: "Try again",
-            act: () => act("POST", "/v1/retries", { select }),
-          }}
-        />
-      )}
-      {may("change desire") && names.length > 0 && (
-        <Ask
-          label="Personality"
-          after={after}
-          question={{
-            title: `What should ${node.name} run?`,
-            text: "It is drained first where a workload manager has it.",
-            button: "Set",
-            choices: names,
-            act: (_, choice) => want("personality", choice)(),
-          }}
-        />
-      )}
+      {offers.map(([offered, question]) => Boolean(offered) && <Ask key={question.button} question={question} after={after} />)}
     </div>
   );
 }

@@ -1,14 +1,8 @@
 /** What the node draws, over the last hour. */
 import { useMemo } from "preact/hooks";
 import { Failure } from "../ui/parts";
-import { Plot } from "../ui/plot";
+import { Plot, type History } from "../ui/plot";
 import { useAsked } from "../ui/use";
-
-interface History {
-  unit: string;
-  times: number[];
-  values: (number | null)[];
-}
 
 export function NodePower({ name }: { name: string }) {
   const power = useAsked<History>("/v1/power/history", { select: name, metric: "power" }, 15_000);

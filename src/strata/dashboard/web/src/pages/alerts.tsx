@@ -56,7 +56,6 @@ export function AlertsPage() {
             <td>
               {one.state === "open" && may("change alert") && (
                 <Ask
-                  label="Acknowledge"
                   after={alerts.again}
                   question={{
                     title: "Acknowledge this alert?",

@@ -2,7 +2,7 @@
 import { useMemo } from "preact/hooks";
 import { nodePath } from "../router";
 import { Failure, Table, watts } from "../ui/parts";
-import { Plot } from "../ui/plot";
+import { Plot, type History } from "../ui/plot";
 import { useAsked } from "../ui/use";
 
 interface Summary {
@@ -10,7 +10,6 @@ interface Summary {
   nodes: number;
   measured: number;
   now: number | null;
-  least: number | null;
   average: number | null;
   most: number | null;
   caps: number | null;
@@ -19,7 +18,6 @@ interface Summary {
 interface Site {
   limit: number | null;
   policy: string;
-  allowed: number | null;
   over: number | null;
   error: string;
 }
@@ -29,12 +27,6 @@ interface Policy {
   time: number;
   doc: string;
   limit: number | null;
-}
-
-interface History {
-  unit: string;
-  times: number[];
-  values: (number | null)[];
 }
 
 /** What is drawn of what may be: a bar, and the most in words. */

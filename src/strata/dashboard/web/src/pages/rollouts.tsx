@@ -15,7 +15,7 @@ interface Rollout {
   spec: { set: Record<string, string | string[]>; note: string };
   wave: number;
   waves: number;
-  counts: { nodes: number; begun: number; ready: number; failed: number; left: number; excused: number; failed_nodes: string };
+  counts: { nodes: number; ready: number; failed: number; failed_nodes: string };
   waits_for: string;
   reason: string;
   buckets: { name: string; nodes: number; most: number; out: number }[];
@@ -105,7 +105,6 @@ function One({ rollout, after }: { rollout: Rollout; after: () => void }) {
         <div class="actions" role="group" aria-label={`Actions on ${name}`}>
           {rollout.state === "running" && (
             <Ask
-              label="Pause"
               after={after}
               question={{
                 title: `Pause ${name}?`,
@@ -118,7 +117,6 @@ function One({ rollout, after }: { rollout: Rollout; after: () => void }) {
           )}
           {["paused", "stopped"].includes(rollout.state) && (
             <Ask
-              label="Resume"
               after={after}
               question={{
                 title: `Resume ${name}?`,
@@ -129,7 +127,6 @@ function One({ rollout, after }: { rollout: Rollout; after: () => void }) {
             />
           )}
           <Ask
-            label="Abort"
             after={after}
             question={{
               title: `Abort ${name}?`,

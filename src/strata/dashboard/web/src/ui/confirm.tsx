@@ -8,6 +8,8 @@ export interface Question {
   /** What will happen, in a sentence. */
   text: string;
   button: string;
+  /** What stands on the button that asks, where it is something else. */
+  label?: string;
   /** Ask for a reason, too: it is shown to whoever asks why. */
   reason?: boolean;
   /** A choice to make first. */
@@ -72,7 +74,7 @@ export function Confirm({ question, done }: { question: Question; done: (did: bo
 }
 
 /** A button that asks before it does. */
-export function Ask({ question, label, after }: { question: Question; label: string; after?: () => void }) {
+export function Ask({ question, after }: { question: Question; after?: () => void }) {
   const [open, setOpen] = useState(false);
   const close = (did: boolean): void => {
     setOpen(false);
@@ -81,7 +83,7 @@ export function Ask({ question, label, after }: { question: Question; label: str
   return (
     <>
       <button type="button" class="secondary outline" onClick={() => setOpen(true)}>
-        {label}
+        {question.label ?? question.button}
       </button>
       {open && <Confirm question={question} done={close} />}
     </>

@@ -3,6 +3,13 @@ import { useEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
 import { watts } from "./parts";
 
+/** What the API says of a metric over time. */
+export interface History {
+  unit: string;
+  times: number[];
+  values: (number | null)[];
+}
+
 export interface Line {
   label: string;
   values: (number | null)[];

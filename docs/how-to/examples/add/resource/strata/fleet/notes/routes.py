@@ -7,8 +7,5 @@ from strata.api.services import NodePath
 from strata.fleet.notes.service import Notes
 
 _ROUTES = Routes(Notes, "note", tag="notes")
-
-HANDLERS = [
-    _ROUTES.get("list_notes", "/v1/notes", Notes.all),
-    _ROUTES.put("put_note", "/v1/notes/{name:str}", Notes.put, "change", 404, name=NodePath),
-]
+_ROUTES.get("list_notes", "/v1/notes", Notes.all)
+_ROUTES.put("put_note", "/v1/notes/{name:str}", Notes.put, "change", 404, name=NodePath)
