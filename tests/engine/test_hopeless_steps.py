@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from strata.engine.faults import EVENT
 from strata.engine.hopeless import fatal
-from strata.engine.in_flight import EVENT
 from strata.engine.progress import Phase
 from strata.engine.settings import EngineSettings
 from strata.virtual.fleet.faults import Timing

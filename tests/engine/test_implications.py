@@ -12,7 +12,7 @@ from strata.core.driver import Batch, Outcomes
 from strata.core.errors import BadRequest
 from strata.core.model import Layer, Model, Mutation, Variable, values
 from strata.engine.effects import Told
-from strata.engine.in_flight import EVENT
+from strata.engine.faults import EVENT
 from strata.engine.planner import Planner, classify
 from strata.engine.reconciler import Engine
 from support.pure_fleet import BUILT_IN, READY, PureFleet

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strata.power.capping.ledger import Ledger
+from strata.power.capping.split import propose
 from strata.power.capping.terms import Commands, Limits, Ratings, Use
 
 NODES = 6
@@ -53,7 +54,7 @@ class World:
     def rebalance(self) -> None:
         targets = np.array(self.luck.choices(WATTS, k=NODES))
         groups = GROUPS if self.luck.random() < 0.5 else None
-        commands = self.ledger.propose(self.now, targets, self.limits, groups=groups)
+        commands = propose(self.ledger, self.now, targets, self.limits, groups=groups)
         self.ledger.send(commands, self.now, self.now + SETTLE)
         self.kept = self.ledger.snapshot()
         if self.luck.random() < 0.1:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from strata.power.capping.ledger import Ledger
+from strata.power.capping.split import propose
 from strata.power.capping.terms import Limits, Ratings, Use
 
 
@@ -20,7 +21,7 @@ def minutes(
     """The caps after each minute in which something was sent and set."""
     seen, now, together = [], 1000.0, None if groups is None else np.array(groups)
     for _ in range(most):
-        commands = found.propose(now, np.array(targets), limits, groups=together)
+        commands = propose(found, now, np.array(targets), limits, groups=together)
         if not len(commands.rows):
             break
         found.send(commands, now, now + 60)
@@ -56,11 +57,11 @@ def test_what_would_not_fit_in_the_end_does_not_begin() -> None:
 
 def test_a_small_remainder_of_the_ramp_is_left_for_others() -> None:
     found, limits = ledger(2, 300), Limits(site=9999, ramp_up=100)
-    first = found.propose(1000.0, np.array([395.0, np.nan]), limits)
+    first = propose(found, 1000.0, np.array([395.0, np.nan]), limits)
     found.send(first, 1000.0, 1060.0)
     found.confirm(*first, 1000.0)
-    assert not len(found.propose(1030.0, np.array([np.nan, 900.0]), limits).rows), "5 W are not worth a command"
-    assert found.propose(1060.0, np.array([np.nan, 900.0]), limits).watts.tolist() == [400.0]
+    assert not len(propose(found, 1030.0, np.array([np.nan, 900.0]), limits).rows), "5 W are not worth a command"
+    assert propose(found, 1060.0, np.array([np.nan, 900.0]), limits).watts.tolist() == [400.0]
 
 
 @pytest.mark.parametrize("floor", [0.0, 5000.0])

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from strata.power.capping.ledger import Ledger, start_caps
+from strata.power.capping.ledger import Ledger
+from strata.power.capping.split import start_caps
 from strata.power.capping.terms import Limits, Ratings, Use
 from strata.power.settings import PowerSettings
 from support.power_site import ASK_AGAIN, Site, compute, settled, site_of

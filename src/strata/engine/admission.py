@@ -15,11 +15,12 @@ import numpy as np
 from strata.core.column import Indices
 from strata.core.distinct import distinct, united
 from strata.core.model import Model, Mutation
+from strata.engine import faults
 from strata.engine.budgets import Budgets, Demand
 from strata.engine.canaries import Canaries
 from strata.engine.decisions import Kind
 from strata.engine.effects import Act, Ask
-from strata.engine.in_flight import OVER, InFlight
+from strata.engine.in_flight import InFlight
 from strata.engine.places import Places
 from strata.engine.progress import Phase, Progress, Urgency, Wait
 from strata.engine.settings import EngineSettings
@@ -165,7 +166,7 @@ class Admission:
         if len(nodes):
             self.progress.fault[nodes] = False
             self.progress.failures[nodes] = self.settings.failures_to_fault - 1
-            self._in_flight.event(nodes, f"{OVER}: trying again")
+            self._in_flight.event(nodes, faults.over("trying again"))
 
     def _busy(self, elsewhere: Mapping[str, Indices]) -> dict[str, Indices]:
         under_way = np.flatnonzero(self.progress.phase != Phase.IDLE)

@@ -21,6 +21,7 @@ from strata.core.distinct import among, distinct
 from strata.core.driver import Outcomes
 from strata.core.model import UNKNOWN, Model, Mutation
 from strata.core.state import Outcome
+from strata.engine import faults
 from strata.engine.backoff import BackOff
 from strata.engine.breaker import Breaker
 from strata.engine.effects import Act, Change
@@ -30,15 +31,6 @@ from strata.engine.places import Places
 from strata.engine.progress import Phase, Progress, Urgency
 from strata.engine.settings import EngineSettings
 from strata.engine.table import NEVER, FleetTable
-
-EVENT = "event"
-"""The name under which history keeps what is not a fact: failures and faults."""
-
-FAULT = "fault: "
-"""How the event of going into a fault state begins."""
-
-OVER = "fault cleared"
-"""How the event of coming out of one begins."""
 
 _UNTOUCHED = (Outcome.FENCED, Outcome.WITHHELD, Outcome.UNTRIED)
 
@@ -289,7 +281,7 @@ class InFlight:
             faulted = done[progress.fault[done]]
             if len(faulted):
                 mutation = self.mutations[number]
-                self.event(faulted, f"{OVER}: {mutation.variable} is {mutation.to}")
+                self.event(faulted, faults.over(f"{mutation.variable} is {mutation.to}"))
             self.clear_failures(done)
             progress.fault[done] = False
             self._backoff.over(done)
@@ -307,11 +299,11 @@ class InFlight:
         self._backoff.faulted(nodes, now)
         progress.touch(nodes, Urgency.NEWS)
         for node in nodes.tolist():
-            self.event(np.array([node], dtype=np.int64), f"{FAULT}{progress.reasons.get(node, 'failed too often')}")
+            self.event(np.array([node], dtype=np.int64), faults.begun(progress.reasons.get(node, "")))
 
     def event(self, nodes: Indices, text: str) -> None:
         """Note for the history what befell nodes."""
-        self.facts.changes.append(Change(EVENT, "", text, "engine", "", nodes))
+        self.facts.changes.append(Change(faults.EVENT, "", text, "engine", "", nodes))
 
     def _reached(self, number: int, nodes: Indices) -> npt.NDArray[np.bool_]:
         """Of which nodes the fact shows what the mutation is for."""

@@ -20,12 +20,13 @@ import numpy.typing as npt
 from strata.core.column import Indices, span
 from strata.core.distinct import distinct, without
 from strata.core.model import Model
+from strata.engine import faults
 from strata.engine.admission import Admission
 from strata.engine.canaries import Canaries
 from strata.engine.decisions import Decider, Kind
 from strata.engine.effects import Act, Answered, Ask, Done, Effects, Input, Seen, Told
 from strata.engine.facts import Facts
-from strata.engine.in_flight import EVENT, FAULT, OVER, InFlight
+from strata.engine.in_flight import InFlight
 from strata.engine.places import Places
 from strata.engine.progress import Phase, Progress, Urgency, Wait
 from strata.engine.settings import EngineSettings
@@ -163,12 +164,12 @@ class Engine:
     def mirror(self, variable: str, value: str, nodes: Indices, now: float) -> None:
         """Another controller saw a fact, or says what befell the nodes. Nodes that we lead are left alone."""
         nodes = nodes[(self.progress.epoch[nodes] == 0) & self.progress.alive[nodes]]
-        if variable == EVENT:
-            fault = value.startswith(FAULT)
-            if fault or value.startswith(OVER):
-                self.progress.fault[nodes] = fault
+        if variable == faults.EVENT:
+            fault = faults.named(value)
+            if fault is not None:
+                self.progress.fault[nodes] = bool(fault)
             if fault:
-                self.progress.reasons.update(dict.fromkeys(nodes.tolist(), value.removeprefix(FAULT)))
+                self.progress.reasons.update(dict.fromkeys(nodes.tolist(), fault))
         elif variable in self.table.columns:
             column = self.table.columns[variable]
             code = column.word_code(value)
@@ -294,7 +295,7 @@ class Engine:
         self.in_flight.forget_way(nodes)
         well = nodes[progress.fault[nodes] & (progress.epoch[nodes] > 0)]
         if len(well):
-            self.in_flight.event(well, f"{OVER}: at its goal")
+            self.in_flight.event(well, faults.over("at its goal"))
             self.clear_failures(well)
             progress.dirty[well] = False
         stable = nodes[now - progress.ready_since[nodes] > self.settings.stable_after]

@@ -25,9 +25,9 @@ from strata.core.driver import Batch, Driver
 from strata.core.errors import StrataError
 from strata.core.model import Budget, Model
 from strata.core.state import STATES, Outcome, State
+from strata.engine import faults
 from strata.engine.effects import Change, Done, Effects, Input, Told
 from strata.engine.explain import states
-from strata.engine.in_flight import EVENT, FAULT
 from strata.engine.progress import Phase
 from strata.engine.reconciler import Engine
 from strata.engine.settings import EngineSettings
@@ -228,7 +228,7 @@ class Controller:
 
     def record_event(self, nodes: Indices, what: str, source: str) -> None:
         """Note for the history what befell nodes, as ``source`` saw it; only of those that we lead."""
-        change = Change(EVENT, "", what, source, "", nodes)
+        change = Change(faults.EVENT, "", what, source, "", nodes)
         self.recorder.add([change], self.registry.uids, self.clock.wall(), self.engine.epochs)
         self.changes += 1
 
@@ -315,9 +315,9 @@ class Controller:
         """How mutations ended, and who is in a fault state now."""
         for change in changes:
             mutation = self.model.mutations.get(change.cause)
-            if change.variable == EVENT and change.new.startswith(FAULT):
+            if change.variable == faults.EVENT and faults.named(change.new):
                 self.metrics.faults.inc(len(change.nodes))
-            elif change.variable == EVENT and (failed := change.new.partition(" failed: "))[1]:
+            elif change.variable == faults.EVENT and (failed := change.new.partition(" failed: "))[1]:
                 self.metrics.mutations.labels(failed[0], "failed").inc(len(change.nodes))
             elif mutation is not None and change.variable == mutation.variable:
                 self.metrics.mutations.labels(mutation.name, "succeeded").inc(len(change.nodes))

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from strata.core.model import UNKNOWN
 from strata.engine.effects import Effects
-from strata.engine.in_flight import EVENT
+from strata.engine.faults import EVENT
 from strata.fleet.columns import grown
 from strata.fleet.controller.controller import Controller
 

@@ -1,5 +1,5 @@
-"""The ledger of caps: what each node may draw at most, how what the site allows is split into caps (``propose``,
-``level``), and which commands may be sent now.
+"""The ledger of caps: what each node may draw at most. How the site's watts are split is in
+``split``.
 
 It holds, per node, the cap as last confirmed, the cap that was asked for and may or may not be in force, and what the
 node is used for. A node counts with the most that it may draw given all of that. Lowering frees power only when it is
@@ -13,15 +13,13 @@ no clock, no I/O. A node is a row; a step over 100,000 of them is a few array op
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from strata.core.errors import Corrupt
-from strata.power.capping.fitting import Bounds, fitting, stepped
-from strata.power.capping.terms import NOTHING, Column, Commands, Limits, Mask, Ratings, Rows, Use
+from strata.power.capping.terms import Bounds, Column, Commands, Limits, Mask, Ratings, Rows, Use
 
 ALL = slice(None)
 
@@ -41,8 +39,8 @@ class Ledger:
         self.until: Column = np.full(count, -np.inf)
         self.since: Column = np.full(count, -np.inf)
         self.use = np.full(count, use, np.int8)
-        self._risen = Moves(count)
-        self._fallen = Moves(count)
+        self.risen = Moves(count)
+        self.fallen = Moves(count)
 
     def __len__(self) -> int:
         return len(self.cap)
@@ -64,54 +62,16 @@ class Ledger:
     def drawn(self, caps: Column, rows: Rows | slice = ALL) -> Column:
         """The most that nodes would draw, used as they are, under ``caps``."""
         use = self.use[rows]
-        found: Column = np.where(self._by_cap(use), caps, self.ratings.idle[rows])
+        found: Column = np.where(self.bound_by_cap(use), caps, self.ratings.idle[rows])
         booting = use == Use.BOOTING
         if booting.any():
-            found = np.where(booting, self._starting(caps, rows), found)
+            found = np.where(booting, self.starting(caps, rows), found)
         found[use == Use.OFF] = 0.0
         return found
 
     def room(self, now: float, limits: Limits) -> float:
         """Watts that may be given out now. Below zero: so much has to be taken back."""
-        return self._up_to(now, limits).now
-
-    def level(self, now: float, caps: Column, limits: Limits) -> Column:
-        """``caps``, or where they do not all fit, one level for everybody, as far as their lowest allows. Where jobs do
-        not ask, nodes that are off are left enough to start with their lowest: nobody else would make room for them."""
-        low, high = self.ratings.low, self.ratings.high
-        kept = 0.0 if self.asks else float(self._starting(low, ALL)[self.use == Use.OFF].sum())
-        return self._lowered(now, np.clip(caps, low, high), low, limits.site - kept)
-
-    def propose(
-        self, now: float, targets: Column, limits: Limits, *, groups: Rows | None = None, rank: Column | None = None
-    ) -> Commands:
-        """The commands that may be sent now on the way to ``targets`` (NaN: leave it as it is).
-
-        Rows with the same number in ``groups`` (0 and up; below: by itself) are raised all together or not at all, in
-        the order of their ``rank``, lowest first. What is more than a ramp allows in a minute goes in steps. While more
-        may be drawn than is allowed, nodes are lowered even where nobody asked for it, and nothing is raised. Nodes
-        with a command under way are left alone.
-        """
-        worst = self.worst()
-        over = float(worst.sum()) > limits.site
-        wanted = np.clip(targets, self.ratings.low, self.ratings.high)
-        if over:
-            wanted = np.fmin(wanted, self._shed(now, limits.site))
-        free = ~self.in_flight
-        down = free & (wanted < self.cap)
-        if not over:
-            down_to = Bounds(float(worst.sum()) - limits.floor, limits.ramp_down, self._fallen.within(now))
-            wanted = stepped(down, self.cap, wanted, worst - self.drawn(wanted), down_to, groups, rank)
-            freed = np.where(down, worst - self.drawn(wanted), 0.0)
-            down &= fitting(down, freed, down_to.now, groups, rank) | (freed == 0)
-        up = np.zeros(len(self), np.bool_)
-        if not over:
-            up = free & (wanted > self.cap)
-            up_to = self._up_to(now, limits)
-            wanted = stepped(up, self.cap, wanted, self.drawn(wanted) - worst, up_to, groups, rank)
-            up &= fitting(up, np.where(up, self.drawn(wanted) - worst, 0.0), up_to.now, groups, rank)
-        rows = np.flatnonzero(down | up)
-        return Commands(rows, wanted[rows]) if len(rows) else NOTHING
+        return self.bounds_up(now, limits).now
 
     def send(self, commands: Commands, now: float, until: float) -> None:
         """Note that ``commands`` are about to be sent; after ``until`` none of them can take effect any more.
@@ -124,8 +84,8 @@ class Ledger:
         self.asked[rows] = watts
         self.until[rows] = until
         self.since[rows] = now
-        self._risen.begin(rows, self.worst(rows) - before, now)
-        self._fallen.begin(rows, np.maximum(fallen, 0.0), now)
+        self.risen.begin(rows, self.worst(rows) - before, now)
+        self.fallen.begin(rows, np.maximum(fallen, 0.0), now)
 
     def confirm(self, rows: Rows, watts: Column, now: float) -> None:
         """Nodes said that their cap is set. Hand over no answer that came after the command's ``until``."""
@@ -165,12 +125,12 @@ class Ledger:
         """
         before = self.worst(rows)
         self.use[rows] = use
-        self._risen.begin(rows, np.maximum(self.worst(rows) - before, 0.0), now)
-        self._risen.end(rows[~self.in_flight[rows]], now)
+        self.risen.begin(rows, np.maximum(self.worst(rows) - before, 0.0), now)
+        self.risen.end(rows[~self.in_flight[rows]], now)
 
     def start(self, rows: Rows) -> Column:
         """Watts that nodes count with while they start."""
-        return self._starting(self.ceiling(rows), rows)
+        return self.starting(self.ceiling(rows), rows)
 
     def boot(self, rows: Rows, limits: Limits, now: float) -> Rows:
         """Those of the first ``rows``, which are off, for which there is room to start, noted as starting."""
@@ -191,7 +151,7 @@ class Ledger:
         return commands
 
     def snapshot(self) -> bytes:
-        risen, fallen = self._risen, self._fallen
+        risen, fallen = self.risen, self.fallen
         columns = (self.cap, self.asked, self.until, self.since)
         return pack(self.use, (*columns, risen.watts, risen.ended, fallen.watts, fallen.ended))
 
@@ -202,7 +162,7 @@ class Ledger:
         if {len(use), *map(len, columns)} != {len(ratings.high)}:
             raise Corrupt("the ledger of caps is of another set of nodes", hint="read the caps from the nodes")
         found = cls(ratings, asks=asks)
-        risen, fallen = found._risen, found._fallen
+        risen, fallen = found.risen, found.fallen
         found.use = use.copy()
         found.cap, found.asked, found.until, found.since, *moves = (column.copy() for column in columns)
         risen.watts, risen.ended, fallen.watts, fallen.ended = moves
@@ -213,45 +173,21 @@ class Ledger:
         self.cap[rows] = watts
         self.asked[rows] = np.nan
         self.since[rows] = now
-        self._risen.end(rows, now)
-        self._fallen.end(rows, now)
+        self.risen.end(rows, now)
+        self.fallen.end(rows, now)
 
-    def _up_to(self, now: float, limits: Limits) -> Bounds:
-        return Bounds(limits.site - float(self.worst().sum()), limits.ramp_up, self._risen.within(now))
+    def bounds_up(self, now: float, limits: Limits) -> Bounds:
+        """By how much more may be drawn."""
+        return Bounds(limits.site - float(self.worst().sum()), limits.ramp_up, self.risen.within(now))
 
-    def _starting(self, caps: Column, rows: Rows | slice) -> Column:
+    def starting(self, caps: Column, rows: Rows | slice = ALL) -> Column:
+        """Watts that nodes would count with while they start, under ``caps``."""
         boot = self.ratings.boot[rows]
         return boot if self.asks else np.fmax(boot, caps)
 
-    def _by_cap(self, use: NDArray[np.int8]) -> Mask:
+    def bound_by_cap(self, use: NDArray[np.int8]) -> Mask:
         """Who may draw as much as its cap allows."""
         found: Mask = use == Use.BUSY if self.asks else use != Use.OFF
-        return found
-
-    def _shed(self, now: float, site: float) -> Column:
-        """The caps, level over all busy nodes as far as their lowest allows, that bring the machine under ``site``.
-
-        Commands under way are taken to arrive, until their time is over.
-        """
-        ceiling = self.ceiling()
-        lowered = self._lowered(now, ceiling, np.minimum(ceiling, self.ratings.low), site)
-        found: Column = np.where(self._by_cap(self.use), lowered, ceiling)
-        return found
-
-    def _lowered(self, now: float, caps: Column, lowest: Column, site: float) -> Column:
-        """``caps``, lowered to the highest level in whole watts that keeps the machine under ``site``."""
-        lowest = np.where(self.in_flight & (self.until <= now), self.ceiling(), lowest)
-        caps = np.maximum(caps, lowest)
-        if float(self.drawn(caps).sum()) <= site:
-            return caps
-        bottom, top = 0, int(np.ceil(caps.max(initial=0.0)))
-        while top - bottom > 1:
-            level = (bottom + top) // 2
-            if float(self.drawn(np.clip(caps, lowest, np.maximum(level, lowest))).sum()) > site:
-                top = level
-            else:
-                bottom = level
-        found: Column = np.clip(caps, lowest, np.maximum(bottom, lowest))
         return found
 
 
@@ -320,48 +256,3 @@ def moved(snapshot: bytes, places: Rows) -> bytes:
 
 def _unreadable(error: Exception) -> Corrupt:
     return Corrupt(f"the ledger of caps cannot be read: {error}", hint="read the caps from the nodes")
-
-
-class Need(NamedTuple):
-    """Watts for nodes that are off to start."""
-
-    as_is: Column
-    """With the caps that they have."""
-    least: Column
-    """With their lowest."""
-    free: float
-    """What the site's limit leaves for all of them."""
-    ramp: float
-    """The most that may be had within a minute."""
-
-
-def need(ledger: Ledger, rows: Rows, limits: Limits) -> Need:
-    lowest = np.fmax(ledger.ratings.boot[rows], np.minimum(ledger.ratings.low[rows], ledger.ceiling(rows)))
-    return Need(ledger.start(rows), lowest, limits.site - float(ledger.worst().sum()), limits.ramp_up)
-
-
-def start_caps(ledger: Ledger, rows: Rows, limits: Limits) -> Column:
-    """The caps with which as many of ``rows`` as can be, the first of them, could start: what is free is shared out
-    evenly. NaN: not even with its lowest, or it needs no lower one."""
-    caps = np.full(len(rows), np.nan)
-    _, least, free, ramp = need(ledger, rows, limits)
-    count = int(np.searchsorted(np.cumsum(least), free, side="right"))
-    now, least = ledger.ceiling(rows[:count]), least[:count]
-    # What a node draws while it starts, it has anyway.
-    shared = np.fmax(min(_level(now, least, free), ramp), least)
-    caps[:count] = np.where(shared < now, shared, np.nan)
-    return caps
-
-
-def _level(now: Column, least: Column, free: float) -> float:
-    """The highest cap for everybody with which they need no more than is ``free``; in whole watts."""
-    if float(np.fmax(now, least).sum()) <= free:
-        return np.inf
-    low, high = 0.0, float(now.max(initial=0.0))
-    for _ in range(40):
-        level = (low + high) / 2
-        if float(np.fmax(np.minimum(now, level), least).sum()) > free:
-            high = level
-        else:
-            low = level
-    return float(np.floor(low))

@@ -80,3 +80,18 @@ class CapChange(msgspec.Struct, frozen=True, kw_only=True):
     control: Control
     uids: Rows
     watts: Column
+
+
+class Bounds(NamedTuple):
+    """By how many watts what may be drawn can move one way."""
+
+    whole: float
+    """In all: to the limit, or to the floor."""
+    ramp: float
+    """Within any minute."""
+    moved: float
+    """Within this one already."""
+
+    @property
+    def now(self) -> float:
+        return min(self.whole, self.ramp - self.moved) if self.whole > 0 else self.whole

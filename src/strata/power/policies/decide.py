@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from strata.power.capping.ledger import Ledger
+from strata.power.capping.split import level, propose
 from strata.power.capping.terms import SETTLE, Column, Commands, Limits, Rows, Use
 from strata.power.policies.capped_queues import assign
 from strata.power.policies.policy import Policy
@@ -37,10 +38,10 @@ def decide(
     caps to which nodes are lowered, whatever the policy wants (NaN: none)."""
     actions = step(policy, when, view)
     # Or those raised first would have all of it, and the others nothing.
-    caps = actions.caps if policy.cap is None else ledger.level(now, actions.caps, limits)
+    caps = actions.caps if policy.cap is None else level(ledger, now, actions.caps, limits)
     if at_most is not None:
         caps = np.fmin(caps, at_most)
-    commands = ledger.propose(now, caps, limits, groups=view.job, rank=actions.rank)
+    commands = propose(ledger, now, caps, limits, groups=view.job, rank=actions.rank)
     ledger.send(commands, now, now + SETTLE)
     on = ledger.boot(actions.on, limits, now)
     # Or they would count as idle for as long as nobody can see what has become of them.

@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 from strata.core.distinct import distinct
 from strata.core.errors import Corrupt
 from strata.fleet.recurring import Recurring
-from strata.power.capping.ledger import Ledger, Need, need, start_caps
+from strata.power.capping.ledger import Ledger
 from strata.power.capping.ledger_store import LedgerStore
+from strata.power.capping.split import Need, need, propose, start_caps
 from strata.power.capping.terms import GRACE, SETTLE, Column, Commands, Limits, Mask, Ratings, Rows, Use
 from strata.power.policies.capped_queues import first_shares
 from strata.power.policies.decide import decide
@@ -177,7 +178,7 @@ class Governor:
                 return found
             targets = np.full(len(ledger), np.nan)
             targets[rows] = watts
-            proposed = ledger.propose(now, targets, self.limits)
+            proposed = propose(ledger, now, targets, self.limits)
             # Where the site is over its limit others are lowered too, and these further; that is the next round's.
             over = float(ledger.worst().sum()) > self.limits.site
             asked = np.isin(proposed.rows, rows) & ((proposed.watts == targets[proposed.rows]) | (not over))
