@@ -72,7 +72,7 @@ async def _converge(given: argparse.Namespace, directory: Path, drivers: Mapping
     loading = Gauge()
     async with controlled(directory, drivers, given.seed, given.lease) as service:
         load, gauge = loading.seconds, Gauge()
-        await service.put_document(LOCAL_ADMIN, DocumentSpec(name="bench", select="*", set=GOAL), None)
+        await service.put_document(LOCAL_ADMIN, "bench", DocumentSpec(name="bench", select="*", set=GOAL), None)
         acknowledged = gauge.seconds
         progress = asyncio.create_task(_progress(service, gauge, given.json))
         try:

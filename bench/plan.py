@@ -80,7 +80,7 @@ async def _measure(given: argparse.Namespace, directory: Path) -> Figures:
         async with served(service, directory) as path:
             command = await _command(path)
         say("bringing all to ready", quiet=given.json)
-        await service.put_document(LOCAL_ADMIN, DocumentSpec(name="bench", select="*", set=GOAL), None)
+        await service.put_document(LOCAL_ADMIN, "bench", DocumentSpec(name="bench", select="*", set=GOAL), None)
         await all_ready(service, 300)
         for driver in drivers.values():
             driver.delay = given.look_ms / 1000

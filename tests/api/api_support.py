@@ -78,7 +78,7 @@ class Service:
     def fail_on_nodes(self, error: Exception) -> None:
         """Whoever asks for one node, in the short way or the usual one, is failed."""
 
-        def fail(*_: object) -> NoReturn:
+        def fail(*_: object, **__: object) -> NoReturn:
             raise error
 
         nodes = self.of(NodeService)

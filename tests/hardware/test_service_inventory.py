@@ -383,7 +383,7 @@ async def test_controllers_are_paged_by_address(site: Site) -> None:
     first = await site.service.bmcs(ADMIN, 2, "")
     assert ([item.address for item in first.items], first.total) == (["https://bmc0", "https://bmc1"], 5)
     second = await site.service.bmcs(ADMIN, 10, first.next)
-    assert ([item.address for item in second.items], second.next) == ([f"https://bmc{i}" for i in (2, 3, 4)], "")
+    assert ([item.address for item in second.items], second.next) == ([f"https://bmc{i}" for i in (2, 3, 4)], None)
 
 
 async def test_what_is_outside_the_scope_is_not_there(site: Site) -> None:

@@ -244,7 +244,7 @@ async def test_overlays_and_secrets_of_a_running_service_are_imported_with_their
     tmp_path: Path, site: SiteRepository
 ) -> None:
     async with running(whole(tmp_path)) as fleet:
-        recipient = (await fleet.of(SecretService).init(LOCAL_ADMIN, another=False)).recipient
+        recipient = (await fleet.of(SecretService).init(LOCAL_ADMIN, new=False)).recipient
         armoured = "".join(f"  {line}\n" for line in encrypt(b"canary", [recipient]).splitlines())
         site.commit(
             {

@@ -71,7 +71,7 @@ async def fleet(tmp_path: Path, elsewhere: Elsewhere) -> AsyncIterator[OpenFleet
     put, fakes = (Seal([KEY]), hub, door), {LeaderClient: elsewhere}
     async with platform_fleet(tmp_path, nodes, SecretService, put=put, fakes=fakes) as found:
         await found.of(GroupService).put_group(LOCAL_ADMIN, "gpu", GroupSpec(members="n[1-2]"), None)
-        await found.of(SecretService).init(LOCAL_ADMIN, another=False)
+        await found.of(SecretService).init(LOCAL_ADMIN, new=False)
         yield found
 
 
@@ -140,9 +140,9 @@ async def test_older_identities_still_open_and_a_second_is_made_only_when_asked_
     service = fleet.of(SecretService)
     await put(fleet, "munge", b"before")
     with pytest.raises(Refused):
-        await service.init(LOCAL_ADMIN, another=False)
+        await service.init(LOCAL_ADMIN, new=False)
     before = await service.recipient(LOCAL_ADMIN)
-    after = await service.init(LOCAL_ADMIN, another=True)
+    after = await service.init(LOCAL_ADMIN, new=True)
     assert after.older == (before.recipient,)
     await put(fleet, "other", b"after")
     assert values(await asked(fleet, "n1")) == {"munge": b"before", "other": b"after"}

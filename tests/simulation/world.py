@@ -33,7 +33,7 @@ from strata.fleet.controller import driver_calls
 from strata.fleet.controller.clock import Clock
 from strata.fleet.controller.controller import Controller
 from strata.fleet.desires import documents
-from strata.fleet.desires.records import ApplyRequest
+from strata.fleet.desires.bundles import BundleRequest
 from strata.fleet.registry.edits import Edits
 from strata.fleet.settings import LeadershipSettings
 from strata.hardware.model import LAYER as HARDWARE
@@ -298,7 +298,7 @@ class World:
         await service.edits.create_nodes(nodes, "operator")
         await service.settled(await self.store.revision())
         document = {"name": "ready", "select": "*", "set": READY}
-        await service.apply(LOCAL_ADMIN, msgspec.convert({"documents": [document]}, ApplyRequest))
+        await service.apply(LOCAL_ADMIN, msgspec.convert({"documents": [document]}, BundleRequest))
         self.plot.weather = calm
         for member in self.members:
             member.line.weather = calm

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import binascii
 import contextlib
-import math
 import re
 import zlib
 from collections.abc import Awaitable, Callable, Mapping
@@ -154,10 +153,3 @@ def unseal(cursor: str | None) -> str:
     except (binascii.Error, ValueError):
         pass
     raise BadRequest("not a cursor that we gave", where="cursor", hint="pass the 'next' of the page before, unchanged")
-
-
-def finite(value: float | None, where: str) -> float | None:
-    """``value``, unless it is not a number or infinite: that is no time."""
-    if value is not None and not math.isfinite(value):
-        raise BadRequest("a time is a number of seconds since 1970", where=where)
-    return value

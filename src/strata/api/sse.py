@@ -15,6 +15,7 @@ import msgspec
 from litestar.response import Stream
 
 from strata.api.http import AnyRequest
+from strata.api.rights import answers, needs
 from strata.api.services import Watchers
 from strata.core.errors import BadRequest, Compacted, StrataError
 
@@ -24,6 +25,7 @@ NEWEST = 2**53
 STILL_HERE = b": still here\n\n"
 """Sent after a time of silence."""
 
+_MEDIA = "text/event-stream"
 _T = TypeVar("_T")
 encode = msgspec.json.Encoder().encode
 
@@ -43,10 +45,16 @@ def event(number: int, kind: str, data: object) -> bytes:
     return b"id: %d\nevent: %s\ndata: %s\n\n" % (number, kind.encode(), encode(data))
 
 
+def streamed(kind: str, *statuses: int, event: type[Any], described: str) -> dict[str, Any]:
+    """For a handler that gives a stream of ``kind``: the right that it needs, and what it answers."""
+    also = {200: answers(event, described, _MEDIA)}
+    return {"media_type": _MEDIA, **needs("read", kind, *statuses, also=also)}
+
+
 def stream(batches: AsyncIterator[Sequence[_T]], watchers: Watchers, show: Callable[[_T], bytes]) -> Stream:
     """The answer of a route."""
     lines = _lines(batches, watchers, show)
-    return Stream(lines, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+    return Stream(lines, media_type=_MEDIA, headers={"X-Accel-Buffering": "no"})
 
 
 async def _lines(

@@ -54,10 +54,10 @@ class Named:
         else:
             session.out.fields((field.name, field.text(found)) for field in self._fields)
 
-    def list(self, does: str, example: str) -> None:
-        """``list``: all of them."""
+    def list(self, does: str, example: str, *, sort: str = "name") -> None:
+        """``list``: all of them; without ``sort`` in the order in which the service gives them."""
 
-        @ls.listing(self._fields, sort="name")
+        @ls.listing(self._fields, sort=sort)
         @pass_session
         def list_(session: Session, view: ls.Listing) -> None:
             ls.show(session, self._fields, items(session.client.get(self._url)), view)

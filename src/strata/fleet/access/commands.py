@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 import click
 
 from strata.cli import listing as ls
+from strata.cli.named import Named
 from strata.cli.session import Session, pass_session
 from strata.cli.times import DURATION, when
-from strata.cli.words import complete_group, items, segment
+from strata.cli.words import complete_group, segment
 from strata.core.errors import BadRequest
 
 if TYPE_CHECKING:
@@ -113,16 +114,8 @@ def create_token(
     session.out.note(f"token {about['id']}, {about['role']}, good until {when(about['expires'])}; use it {use}")
 
 
-@token.command("list")
-@ls.listing(TOKENS, sort="created")
-@pass_session
-def list_tokens(session: Session, view: ls.Listing) -> None:
-    """List tokens, without their secrets.
-
-    \b
-    Example: strata auth token list --match role=admin
-    """
-    ls.show(session, TOKENS, items(session.client.get("/v1/auth/tokens")), view)
+_TOKENS = Named(token, "token", "/v1/auth/tokens", TOKENS)
+_TOKENS.list("List tokens, without their secrets.", "strata auth token list --match role=admin", sort="created")
 
 
 @token.command("revoke")
@@ -194,16 +187,10 @@ def create_cert(
 _CERT_FILES = {"certificate": "crt", "key": "key", "ca": "ca.crt"}
 
 
-@cert.command("list")
-@ls.listing(CERTIFICATES, sort="expires")
-@pass_session
-def list_certs(session: Session, view: ls.Listing) -> None:
-    """List client certificates that have not expired.
-
-    \b
-    Example: strata auth cert list --match revoked=False
-    """
-    ls.show(session, CERTIFICATES, items(session.client.get("/v1/auth/certificates")), view)
+_CERTIFICATES = Named(cert, "certificate", "/v1/auth/certificates", CERTIFICATES)
+_CERTIFICATES.list(
+    "List client certificates that have not expired.", "strata auth cert list --match revoked=False", sort="expires"
+)
 
 
 @cert.command("revoke")

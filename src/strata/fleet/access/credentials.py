@@ -142,7 +142,7 @@ class Authenticator:
     # tokens
 
     async def mint(self, who: Principal, request: TokenRequest) -> NewToken:
-        """A new token. The secret is in the answer and nowhere else."""
+        """A new bearer token. Its secret is shown here, once."""
         if not request.note.isprintable():
             raise BadRequest("a note is of printable characters", where="note")
         ident, secret = secrets.token_hex(8), secrets.token_urlsafe(32)
@@ -167,7 +167,7 @@ class Authenticator:
         return [row.shown() for row in sorted(self._tokens.all.values(), key=lambda row: (row.created, row.id))]
 
     async def revoke(self, who: Principal, ident: str) -> None:
-        """From now on the token is worth nothing."""
+        """Revoke a token, at once."""
         self._tokens.get(ident)
         await self._tokens.delete(who.name, ident, action="revoke")
 
@@ -188,7 +188,7 @@ class Authenticator:
         ]
 
     async def revoke_certificate(self, who: Principal, serial: str) -> None:
-        """From now on the certificate is worth nothing. Works for any serial, recorded here or not."""
+        """Revoke a client certificate, at once. Any serial will do, recorded here or not."""
         serial = serial.upper().lstrip("0")
         if not _SERIAL.match(serial):
             raise BadRequest("a serial is 1 to 40 hexadecimal digits", where=repr(serial)[:80])

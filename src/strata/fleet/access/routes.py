@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from litestar import delete, get, post
+from litestar import get, post
 from litestar.params import JSONBody
 
 from strata.api.rights import needs, public
+from strata.api.routing import Routes
 from strata.api.services import Ask, Asked, SerialPath, TokenPath
 from strata.core.errors import NotFound
 from strata.core.texts import ListOf
@@ -21,10 +22,8 @@ from strata.fleet.access.records import (
     GivenLogin,
     LoginWay,
     NewCertificate,
-    NewToken,
     RenewalRequest,
     Token,
-    TokenRequest,
     WhoView,
 )
 
@@ -67,22 +66,10 @@ def _provider(ask: Ask) -> OidcTokens:
     return found
 
 
-@post("/v1/auth/tokens", tags=[_TAG], **needs("create", "credential", 409, body=True))
-async def mint_token(ask: Asked, data: JSONBody[TokenRequest]) -> NewToken:
-    """A new bearer token. Its secret is shown here, once."""
-    return await ask.of(Authenticator).mint(ask.who, data)
-
-
 @get("/v1/auth/tokens", tags=[_TAG], **needs("read", "credential"))
 async def list_tokens(ask: Asked) -> ListOf[Token]:
     """All tokens, without their secrets."""
     return ListOf(items=tuple(ask.of(Authenticator).tokens()))
-
-
-@delete("/v1/auth/tokens/{ident:str}", tags=[_TAG], **needs("delete", "credential", 404, 409))
-async def revoke_token(ask: Asked, ident: TokenPath) -> None:
-    """Revoke a token, at once."""
-    await ask.of(Authenticator).revoke(ask.who, ident)
 
 
 @post("/v1/auth/certificates", tags=[_TAG], **needs("create", "credential", 409, body=True))
@@ -110,7 +97,13 @@ async def list_certificates(ask: Asked) -> ListOf[Certificate]:
     return ListOf(items=tuple(ask.of(Authenticator).certificates()))
 
 
-@delete("/v1/auth/certificates/{serial:str}", tags=[_TAG], **needs("delete", "credential", 409))
-async def revoke_certificate(ask: Asked, serial: SerialPath) -> None:
-    """Revoke a client certificate, at once."""
-    await ask.of(Authenticator).revoke_certificate(ask.who, serial)
+_ROUTES = Routes(Authenticator, "credential", tag=_TAG)
+_ROUTES.post("mint_token", "/v1/auth/tokens", Authenticator.mint, "create", 409, success=201)
+_ROUTES.delete("revoke_token", "/v1/auth/tokens/{ident:str}", Authenticator.revoke, 404, 409, ident=TokenPath)
+_ROUTES.delete(
+    "revoke_certificate",
+    "/v1/auth/certificates/{serial:str}",
+    Authenticator.revoke_certificate,
+    409,
+    serial=SerialPath,
+)

@@ -10,9 +10,9 @@ from litestar.params import QueryParameter
 
 from strata.api.http import seal, unseal
 from strata.api.rights import needs
+from strata.api.routing import Routes
 from strata.api.services import Asked, Cursor, Limit
 from strata.fleet.audit.service import AuditPage, AuditService
-from strata.store.audit import AuditReport
 
 
 @get("/v1/audit", tags=["audit"], **needs("read", "audit", 410))
@@ -30,7 +30,5 @@ async def list_audit(
     return msgspec.structs.replace(page, next=seal(page.next))
 
 
-@get("/v1/audit/verify", tags=["audit"], **needs("read", "audit"))
-async def verify_audit(ask: Asked) -> AuditReport:
-    """Whether the log is whole: nothing altered, reordered, removed or cut off."""
-    return await ask.of(AuditService).audit_verify(ask.who)
+_ROUTES = Routes(AuditService, "audit", tag="audit")
+_ROUTES.get("verify_audit", "/v1/audit/verify", AuditService.audit_verify)

@@ -37,7 +37,7 @@ class AuditService:
         return await self._fleet.ledger.latest(limit)
 
     async def audit_verify(self, who: Principal) -> AuditReport:
-        """Check the whole chain."""
+        """Whether the log is whole: nothing altered, reordered, removed or cut off."""
         self._fleet.need_whole_fleet(who, "the audit log")
         return await verify(self._fleet.store)
 

@@ -4,33 +4,18 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import msgspec
-from litestar import delete, get, post
-from litestar.params import JSONBody, QueryParameter
+from litestar import delete
+from litestar.params import QueryParameter
 
-from strata.api.http import seal, unseal
 from strata.api.rights import needs
+from strata.api.routing import Routes
 from strata.api.services import Asked, Cursor, FreezePath, Limit
-from strata.core.node import Freeze
-from strata.core.texts import PLAIN, ListOf
-from strata.fleet.brakes.records import FreezeRequest, HoldPage, HoldRequest, RetryRequest
+from strata.core.texts import PLAIN
+from strata.fleet.brakes.records import FreezeRequest, HoldRequest, RetryRequest
 from strata.fleet.brakes.service import BrakeService
 from strata.fleet.nodes.results import ManyResult
 
 _TAG = "brakes"
-
-
-@get("/v1/holds", tags=[_TAG], **needs("read", "hold"))
-async def list_holds(ask: Asked, limit: Limit = 1000, cursor: Cursor = None) -> HoldPage:
-    """Nodes that people took out of automation, by name."""
-    page = await ask.of(BrakeService).holds(ask.who, limit, unseal(cursor))
-    return msgspec.structs.replace(page, next=seal(page.next))
-
-
-@post("/v1/holds", tags=[_TAG], status_code=200, **needs("create", "hold", 404, 409, body=True))
-async def hold(ask: Asked, data: JSONBody[HoldRequest]) -> ManyResult:
-    """Take the selected nodes out of automation."""
-    return await ask.of(BrakeService).hold(ask.who, data.select, data.reason)
 
 
 @delete("/v1/holds", tags=[_TAG], status_code=200, **needs("delete", "hold", 404, 409))
@@ -42,25 +27,12 @@ async def release(
     return await ask.of(BrakeService).release(ask.who, select)
 
 
-@post("/v1/retries", tags=[_TAG], status_code=200, **needs("change", "desire", 404, 409, body=True))
-async def retry(ask: Asked, data: JSONBody[RetryRequest]) -> ManyResult:
-    """Forget the failures and faults of the selected nodes and try them again now, as a new desire would."""
-    return await ask.of(BrakeService).retry(ask.who, data.select)
-
-
-@get("/v1/freezes", tags=[_TAG], **needs("read", "freeze"))
-async def list_freezes(ask: Asked) -> ListOf[Freeze]:
-    """All freezes."""
-    return ListOf(items=tuple(await ask.of(BrakeService).freezes(ask.who)))
-
-
-@post("/v1/freezes", tags=[_TAG], **needs("create", "freeze", 404, 409, body=True))
-async def freeze(ask: Asked, data: JSONBody[FreezeRequest]) -> Freeze:
-    """Start nothing more for the scope until it is thawed."""
-    return await ask.of(BrakeService).freeze(ask.who, data.scope, data.reason)
-
-
-@delete("/v1/freezes/{frozen:str}", tags=[_TAG], **needs("delete", "freeze", 404, 409))
-async def thaw(ask: Asked, frozen: FreezePath) -> None:
-    """Take a freeze off."""
-    await ask.of(BrakeService).thaw(ask.who, frozen)
+_FREEZE = Routes(BrakeService, "freeze", tag=_TAG)
+_HOLD = Routes(BrakeService, "hold", tag=_TAG)
+_DESIRE = Routes(BrakeService, "desire", tag=_TAG)
+_HOLD.get("list_holds", "/v1/holds", BrakeService.holds, limit=Limit, cursor=Cursor)
+_HOLD.post("hold", "/v1/holds", BrakeService.hold, "create", 404, 409, data=HoldRequest)
+_DESIRE.post("retry", "/v1/retries", BrakeService.retry, "change", 404, 409, data=RetryRequest)
+_FREEZE.get("list_freezes", "/v1/freezes", BrakeService.freezes)
+_FREEZE.post("freeze", "/v1/freezes", BrakeService.freeze, "create", 404, 409, success=201, data=FreezeRequest)
+_FREEZE.delete("thaw", "/v1/freezes/{frozen:str}", BrakeService.thaw, 404, 409, frozen=FreezePath)

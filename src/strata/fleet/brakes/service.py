@@ -22,8 +22,8 @@ class BrakeService:
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
 
-    async def holds(self, who: Principal, limit: int, after: str) -> HoldPage:
-        """Holds by node name."""
+    async def holds(self, who: Principal, limit: int = 1000, after: str = "") -> HoldPage:
+        """Nodes that people took out of automation, by name."""
         fleet = self._fleet.visible(who)
         names = sorted(name for name in self._fleet.registry.brakes.holds if fleet.find(name) >= 0)
         rest = [name for name in names if name > after]
@@ -31,7 +31,7 @@ class BrakeService:
         return HoldPage(items=items, next=rest[limit - 1] if len(rest) > limit else None, total=len(names))
 
     async def hold(self, who: Principal, select: str, reason: str) -> ManyResult:
-        """Hold every selected node."""
+        """Take the selected nodes out of automation."""
         return await self._many(await self._fleet.edits.hold(self._fleet.owned(who, select), reason, who.name))
 
     async def release(self, who: Principal, select: str) -> ManyResult:
@@ -39,7 +39,7 @@ class BrakeService:
         return await self._many(await self._fleet.edits.release(self._fleet.owned(who, select), who.name))
 
     async def retry(self, who: Principal, select: str) -> ManyResult:
-        """Forget the failures of every selected node, so that it is tried again now."""
+        """Forget the failures and faults of the selected nodes and try them again now, as a new desire would."""
         nodes = self._fleet.owned(who, select)
         work = self._fleet.controller.engine.progress
         breakers = self._fleet.controller.engine.in_flight.breakers
@@ -56,7 +56,7 @@ class BrakeService:
         return [freeze for scope, freeze in freezes if self._fleet.touches(who, scope)]
 
     async def freeze(self, who: Principal, scope: str, reason: str) -> Freeze:
-        """Put the brake on."""
+        """Start nothing more for the scope until it is thawed."""
         self._check_scope(who, scope)
         await self._fleet.settled(await self._fleet.edits.freeze(scope, reason, who.name))
         frozen = self._fleet.registry.brakes.freezes.get(scope)
@@ -65,6 +65,7 @@ class BrakeService:
         return frozen
 
     async def thaw(self, who: Principal, scope: str) -> None:
+        """Take a freeze off."""
         self._check_scope(who, scope)
         await self._fleet.settled(await self._fleet.edits.thaw(scope, who.name))
 

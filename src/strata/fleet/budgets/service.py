@@ -40,7 +40,7 @@ class BudgetService:
         await self.records.stop()
 
     async def all(self, who: Principal) -> Sequence[BudgetView]:
-        """All budgets that have numbers, by name."""
+        """All budgets, with the numbers that are in force."""
         return [self._view(budget) for _, budget in sorted(self._budgets.items())]
 
     async def one(self, who: Principal, name: str) -> BudgetView:
@@ -50,7 +50,7 @@ class BudgetService:
         return self._view(self._budgets[name])
 
     async def put(self, who: Principal, name: str, spec: BudgetSpec) -> BudgetView:
-        """Give a budget other numbers than the model declares."""
+        """Give a budget other numbers than the model declares. In force at once, on all controllers."""
         self._fleet.need_whole_fleet(who, "a budget")
         record = self.made(BudgetEntry.of(spec, name=name), who.name)
         await self.records.put(who.name, name, record, detail=msgspec.to_builtins(record.spec))

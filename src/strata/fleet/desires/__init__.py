@@ -4,6 +4,6 @@ from strata.core.room import Room
 
 ROOM = Room(
     services=(".service:DesireService",),
-    routes=(".routes.desires", ".routes.documents"),
+    routes=(".routes",),
     commands={"What is wanted": {"apply": ".commands.apply:apply", "document": ".commands.document:document"}},
 )

@@ -69,14 +69,6 @@ class DocumentView(DesireDocument, frozen=True, kw_only=True, omit_defaults=Fals
     matches: int
 
 
-class ApplyRequest(In, frozen=True, kw_only=True):
-    """The documents that should be there. ``prune``: and no others. ``dry_run``: only say what would change."""
-
-    documents: Annotated[tuple[DocumentSpec, ...], Meta(max_length=10_000)]
-    prune: bool = False
-    dry_run: bool = False
-
-
 class Applied(Out, frozen=True, kw_only=True):
     """What an apply did, or would do, to a document, a group, or nodes (``name`` is then a nodeset)."""
 

@@ -8,22 +8,19 @@ from typing import Any
 import msgspec
 
 from strata.core import intset
-from strata.core.errors import NotFound
+from strata.core.errors import BadRequest, NotFound
 from strata.fleet.access.principal import Principal, Right
 from strata.fleet.columns import Indices, Mask
 from strata.fleet.desires.bundles import BundleRequest
 from strata.fleet.desires.documents import DesireDocument, Standing
 from strata.fleet.desires.records import (
     ApplyReport,
-    ApplyRequest,
     DesireChange,
     DesireResult,
     DocumentSpec,
     DocumentView,
 )
 from strata.fleet.fleet import Fleet
-from strata.fleet.groups.records import GroupStatement
-from strata.fleet.nodes.records import NodeStatement
 from strata.fleet.nodes.results import NodeResult
 from strata.fleet.operations.records import Operation, Step
 
@@ -87,34 +84,46 @@ class DesireService:
         return shown if mask is None else [document for document in shown if document.matches]
 
     async def document(self, who: Principal, name: str) -> DocumentView:
+        """One document."""
         standing, mask = self._fleet.registry.desires.documents.get(name), self._fleet.scope(who)
         if standing is None or (mask is not None and not (standing.mask & mask).any()):
             raise NotFound(f"no such document: {name[:80]}", where="document")
         return self._document(standing, mask)
 
-    async def put_document(self, who: Principal, spec: DocumentSpec, expected: int | None) -> DocumentView:
+    async def put_document(self, who: Principal, name: str, spec: DocumentSpec, expected: int | None) -> DocumentView:
+        """Create or replace a document."""
+        if spec.name != name:
+            raise BadRequest("the name in the body is not the one in the path", where="name")
         self._fleet.need_whole_fleet(who, "a document")
         await self._fleet.settled(
             await self._fleet.edits.put_document(DesireDocument(**msgspec.structs.asdict(spec)), who.name, expected)
         )
-        return await self.document(who, spec.name)
+        return await self.document(who, name)
 
     async def delete_document(self, who: Principal, name: str, expected: int | None) -> None:
+        """Remove a document."""
         self._fleet.need_whole_fleet(who, "a document")
         await self._fleet.settled(await self._fleet.edits.delete_document(name, who.name, expected))
 
-    async def apply(self, who: Principal, request: ApplyRequest) -> ApplyReport:
-        """Make the documents be these; and nodes and groups what is said of them, where something is."""
+    async def apply(self, who: Principal, request: BundleRequest) -> ApplyReport:
+        """Make the documents be these (with ``prune``: only these), and nodes and groups what is said of them: all, or
+        nothing. ``dry_run``: check it all, and only say what would change."""
+        names = [document.name for document in request.documents]
+        if len(set(names)) != len(names):
+            raise BadRequest("a document is there twice", where=next(n for n in names if names.count(n) > 1))
         self._fleet.need_whole_fleet(who, "applying documents")
-        nodes: Sequence[NodeStatement] = ()
-        groups: Sequence[GroupStatement] = ()
-        if isinstance(request, BundleRequest):
-            nodes, groups = request.nodes, request.groups
-        for right in [*([Right("change", "node")] if nodes else []), *([Right("change", "group")] if groups else [])]:
-            who.require(right)
+        if request.nodes:
+            who.require(Right("change", "node"))
+        if request.groups:
+            who.require(Right("change", "group"))
         documents = [DesireDocument(**msgspec.structs.asdict(spec)) for spec in request.documents]
         report = await self._fleet.edits.apply(
-            documents, who.name, nodes=nodes, groups=groups, prune=request.prune, dry_run=request.dry_run
+            documents,
+            who.name,
+            nodes=request.nodes,
+            groups=request.groups,
+            prune=request.prune,
+            dry_run=request.dry_run,
         )
         if not request.dry_run:
             await self._fleet.settled(report.revision)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from msgspec import UnsetType
 
+from strata.core.errors import BadRequest
 from strata.core.nodeset import fold
 from strata.fleet.access.principal import Principal
 from strata.fleet.columns import NOBODY
@@ -26,11 +27,13 @@ class GroupService:
         return [self._group(name) for name in sorted(self._fleet.registry.groups) if not who.scope or name in who.scope]
 
     async def group(self, who: Principal, name: str) -> GroupView:
+        """One group, its members folded."""
         if name not in self._fleet.registry.groups or (who.scope and name not in who.scope):
             raise no_such_group(name)
         return self._group(name)
 
     async def put_group(self, who: Principal, name: str, spec: GroupSpec, expected: int | None) -> GroupView:
+        """Create or replace a group."""
         self._fleet.need_whole_fleet(who, "a group")
         members = None
         if not isinstance(spec.members, UnsetType):
@@ -42,12 +45,14 @@ class GroupService:
         return self._group(name)
 
     async def delete_group(self, who: Principal, name: str, expected: int | None) -> None:
-        """Remove the group; its nodes stay."""
+        """Remove a group; its nodes stay."""
         self._fleet.need_whole_fleet(who, "a group")
         await self._fleet.settled(await self._fleet.edits.delete_group(name, who.name, expected))
 
     async def change_members(self, who: Principal, name: str, change: MemberChange) -> GroupView:
         """Add and remove members."""
+        if not change.add and not change.remove:
+            raise BadRequest("nothing to do", where="add, remove", hint="give at least one nodeset")
         self._fleet.need_whole_fleet(who, "a group")
         add, remove = (
             self._fleet.registry.select(text, self._fleet.view) if text else NOBODY

@@ -5,16 +5,14 @@ from __future__ import annotations
 from typing import Annotated
 
 from litestar import get
-from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import QueryParameter
 from litestar.response import Stream
 
 from strata.api import sse
-from strata.api.http import finite
-from strata.api.rights import needs
+from strata.api.routing import Routes
 from strata.api.services import Asked, Watchers
 from strata.core.texts import Out
-from strata.fleet.machine.records import MachineChanges, MachineHistory, MachineView
+from strata.fleet.machine.records import MachineChanges
 from strata.fleet.machine.service import MachineService
 
 _TAG = "machine"
@@ -29,28 +27,14 @@ class MachineEvent(Out, frozen=True, kw_only=True):
     id: str = ""
 
 
-@get("/v1/machine", tags=[_TAG], **needs("read", "node"))
-async def show_machine(ask: Asked) -> MachineView:
-    """All nodes with their places, groups, state and facts, in columns: some 3 MB for 100,000 nodes."""
-    return await ask.of(MachineService).machine(ask.who)
-
-
 @get(
     "/v1/machine/follow",
     tags=[_TAG],
-    media_type="text/event-stream",
-    **needs(
-        "read",
+    **sse.streamed(
         "node",
-        also={
-            200: ResponseSpec(
-                data_container=MachineEvent,
-                description="Events `changes`: `data` is a MachineChanges as JSON. Follow first, then ask for the "
-                "machine, then take in what comes: it is all there. Another `roster` means: ask for the machine anew.",
-                media_type="text/event-stream",
-                generate_examples=False,
-            )
-        },
+        event=MachineEvent,
+        described="Events `changes`: `data` is a MachineChanges as JSON. Follow first, then ask for the "
+        "machine, then take in what comes: it is all there. Another `roster` means: ask for the machine anew.",
     ),
 )
 async def follow_machine(ask: Asked) -> Stream:
@@ -64,7 +48,6 @@ async def follow_machine(ask: Asked) -> Stream:
     return sse.stream(beats, ask.of(Watchers), shown)
 
 
-@get("/v1/machine/history", tags=[_TAG], **needs("read", "node"))
-async def machine_history(ask: Asked, since: Since = None) -> MachineHistory:
-    """Every change of a fact since a time, of all nodes: with it a client can show the machine as it was."""
-    return await ask.of(MachineService).history(ask.who, finite(since, "since"))
+_ROUTES = Routes(MachineService, "node", tag=_TAG)
+_ROUTES.get("show_machine", "/v1/machine", MachineService.machine)
+_ROUTES.get("machine_history", "/v1/machine/history", MachineService.history, since=Since)

@@ -165,7 +165,7 @@ class NodeService:
         await self._fleet.settled(await self._fleet.edits.delete_node(name, who.name, expected))
 
     async def why(self, who: Principal, name: str) -> WhyView:
-        """Why it is not at its goal, with what its open alerts say of that."""
+        """Why the node is not at its goal, in plain words, with what its open alerts say of that."""
         index = self._fleet.index(who, name)
         said = self._fleet.view.why(index, lambda node: self._fleet.called(who, node))
         if len(self._fleet.unled(np.array([index]))):
@@ -185,8 +185,8 @@ class NodeService:
             ),
         )
 
-    async def why_many(self, who: Principal, select: str) -> WhyManyView:
-        """Why the selected nodes are not at their goals; those of which the same is to be said come together."""
+    async def why_many(self, who: Principal, select: str = "*") -> WhyManyView:
+        """Why nodes are not at their goals: nodes of which the same is to be said come together."""
         nodes = self._fleet.view.order(self._fleet.seen(who, select), "name")
         found = states(self._fleet.controller.engine, nodes)
         there = among(found, [STATES.index(state) for state in _THERE])
@@ -210,9 +210,9 @@ class NodeService:
         return WhyManyView(items=tuple(items), total=len(nodes), unasked=int((~there[rest]).sum()))
 
     async def history_many(
-        self, who: Principal, select: str, since: float | None, until: float | None, limit: int
+        self, who: Principal, select: str, since: float | None = None, until: float | None = None, limit: int = 1000
     ) -> ListOf[ManyTransition]:
-        """What happened to the selected nodes, newest first."""
+        """The changes of several nodes' facts, newest first: one that several had together is told once."""
         nodes = self._fleet.seen(who, select)
         if len(nodes) > MOST_PASTS:
             raise BadRequest(
@@ -225,14 +225,20 @@ class NodeService:
         return await history.of_nodes(names, since=since, until=until, limit=limit)
 
     async def history(
-        self, who: Principal, name: str, since: float | None, until: float | None, limit: int, after: str
+        self,
+        who: Principal,
+        name: str,
+        since: float | None = None,
+        until: float | None = None,
+        limit: int = 1000,
+        after: str = "",
     ) -> HistoryPage:
-        """Its past, newest first."""
+        """The changes of its facts, newest first."""
         uid, history = self._uid(who, name), await self._history(name)
         return await history.of_node(uid, since=since, until=until, limit=limit, before=after or None)
 
     async def past(self, who: Principal, name: str, time: float) -> PastView:
-        """Its facts at a time."""
+        """Its facts at a past time."""
         uid, history = self._uid(who, name), await self._history(name)
         state = await history.state_at(uid, time)
         facts = {variable: state.get(variable, "unknown") for variable in self._fleet.controller.model.variables}

@@ -14,20 +14,21 @@ class OperationService:
     def __init__(self, fleet: Fleet) -> None:
         self._operations = fleet.operations
 
-    async def operations(self, who: Principal, limit: int, after: str) -> OperationPage:
+    async def operations(self, who: Principal, limit: int = 100, after: str = "") -> OperationPage:
         """Operations, newest first."""
         found = [one for one in await self._operations.recent(limit=2**31, after=after) if _sees(who, one)]
         following = found[limit - 1].id if len(found) > limit else None
         return OperationPage(items=tuple(one.shown() for one in found[:limit]), next=following)
 
     async def operation(self, who: Principal, ident: str) -> Operation:
+        """One operation with its progress."""
         found = await self._operations.show(ident)
         if not _sees(who, found):
             raise NotFound(f"no such operation: {ident[:80]}", where="operation")
         return found.shown()
 
     async def cancel_operation(self, who: Principal, ident: str) -> Operation:
-        """Ask it to stop."""
+        """Stop an operation before its next chunk. What is done stays done."""
         await self.operation(who, ident)
         return (await self._operations.cancel(ident, who.name)).shown()
 

@@ -34,7 +34,7 @@ class PlanService:
         return PlanView(node=name, observe=plan.observe, **self._about(plan))
 
     async def plan_many(self, who: Principal, request: PlanRequest) -> PlanReport:
-        """The way for every selected node, by class."""
+        """What would happen to the selected nodes: a dry run, by class. Changes nothing."""
         nodes = self._fleet.seen(who, request.select)
         wanted = self._fleet.edits.checked_wish(request.set)
         documents = [

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from litestar import Response, get, post, put
+from litestar import Response, get, put
 from litestar.params import JSONBody
 
 from strata.api.http import AnyRequest
 from strata.api.rights import needs, public
+from strata.api.routing import Routes
 from strata.api.services import Asked
 from strata.core import logs
 from strata.core.errors import Unavailable
@@ -53,12 +54,6 @@ async def ready(ask: Asked) -> Ready:
     return Ready()
 
 
-@get("/v1/status", tags=[_TAG], **needs("read", "status"))
-async def status(ask: Asked) -> s.StatusView:
-    """The fleet and its controller at a glance."""
-    return await ask.of(SystemService).status(ask.who)
-
-
 @get("/v1/model", tags=[_TAG], **needs("read", "model"))
 async def model(ask: Asked) -> s.ModelView:
     """What can be true of a node, and how it can be changed."""
@@ -74,18 +69,6 @@ async def model(ask: Asked) -> s.ModelView:
 async def model_graph(ask: Asked) -> str:
     """The model as a graph, in DOT."""
     return await ask.of(SystemService).model_graph()
-
-
-@post("/v1/store/backup", tags=[_TAG], **needs("create", "store", 409))
-async def backup(ask: Asked) -> s.BackupView:
-    """Write a backup into the state directory."""
-    return await ask.of(SystemService).backup(ask.who)
-
-
-@get("/v1/store/check", tags=[_TAG], **needs("read", "store"))
-async def check_store(ask: Asked) -> s.StoreCheck:
-    """Look at every stored byte."""
-    return await ask.of(SystemService).check_store(ask.who)
 
 
 @get("/v1/config/log-level", tags=[_TAG], **needs("read", "log-level"))
@@ -111,3 +94,10 @@ async def metrics(ask: Asked) -> Response[bytes]:
 async def openapi(request: AnyRequest) -> Response[dict[str, Any]]:
     """This documentation."""
     return Response(await asyncio.to_thread(request.app.state.openapi))
+
+
+_STATUS = Routes(SystemService, "status", tag=_TAG)
+_STORE = Routes(SystemService, "store", tag=_TAG)
+_STATUS.get("status", "/v1/status", SystemService.status)
+_STORE.post("backup", "/v1/store/backup", SystemService.backup, "create", 409, success=201)
+_STORE.get("check_store", "/v1/store/check", SystemService.check_store)

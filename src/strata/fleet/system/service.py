@@ -45,7 +45,7 @@ class SystemService:
         return modelgraph.dot(self._fleet.controller.model)
 
     async def status(self, who: Principal) -> s.StatusView:
-        """The fleet at a glance (with a scope: the caller's part of it)."""
+        """The fleet and its controller at a glance (with a scope: the caller's part of it)."""
         controller, nodes = self._fleet.controller, self._fleet.seen(who, "*")
         holders = controller.leadership.holders
         shards = range(controller.settings.shards)

@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import Annotated
 
 from litestar import get
-from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import QueryParameter
 from litestar.response import Stream
 
 from strata.api import sse
 from strata.api.http import AnyRequest
-from strata.api.rights import needs
 from strata.api.services import Asked, Select, Watchers
 from strata.core.texts import Out
 from strata.fleet.watch.service import EventKind, WatchService
@@ -29,20 +27,12 @@ class Event(Out, frozen=True, kw_only=True):
 @get(
     "/v1/watch",
     tags=["watch"],
-    media_type="text/event-stream",
-    **needs(
-        "read",
+    **sse.streamed(
         "node",
         404,
-        also={
-            200: ResponseSpec(
-                data_container=Event,
-                description="Events: `id` is a revision to resume after, `event` one of transition, desire, hold, "
-                "freeze, node, operation, compacted (list again, then watch from there); `data` is JSON.",
-                media_type="text/event-stream",
-                generate_examples=False,
-            )
-        },
+        event=Event,
+        described="Events: `id` is a revision to resume after, `event` one of transition, desire, hold, "
+        "freeze, node, operation, compacted (list again, then watch from there); `data` is JSON.",
     ),
 )
 async def watch(

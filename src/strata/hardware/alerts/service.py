@@ -45,9 +45,15 @@ class AlertService:
     # events
 
     async def events(
-        self, who: Principal, select: str, severity: str, since: float | None, limit: int, after: str
+        self,
+        who: Principal,
+        select: str = "*",
+        severity: str = "ok",
+        since: float | None = None,
+        limit: int = 1000,
+        after: str = "",
     ) -> EventPage:
-        """Events at least as severe, newest first."""
+        """Events of the selected nodes, newest first."""
         least = severity or "ok"
         if least not in RANK:
             raise BadRequest(f"{severity[:20]!r} is no severity", where="severity", hint="ok, warning or critical")
@@ -83,8 +89,8 @@ class AlertService:
 
     # alerts
 
-    async def alerts(self, who: Principal, *, all_: bool, limit: int, after: str) -> AlertPage:
-        """Open ones, worst and newest first; ``all_``: also those that are over, after them."""
+    async def alerts(self, who: Principal, *, all_: bool = False, limit: int = 1000, after: str = "") -> AlertPage:
+        """Alerts, worst first, then newest first; those that are over come last."""
         seen = self._visible(who)
         acknowledgements = dict(self._hub.alerts.acknowledgements)
         place = _place(after)
@@ -99,14 +105,14 @@ class AlertService:
         )
 
     async def alert(self, who: Principal, ident: str) -> AlertView:
-        """One of them, open or over."""
+        """One alert, open or over."""
         found = self._hub.alerts.alerts.get(ident)
         if found is None or not self._may_see(found, self._nodes.scope(who)):
             raise _unknown(ident)
         return _alert(found, self._hub.alerts.acknowledgements.get(ident))
 
     async def acknowledge(self, who: Principal, ids: Sequence[str], note: str) -> Sequence[AlertView]:
-        """Say that a person looks after them."""
+        """Say that a person looks after these alerts. One that gets worse, or comes back, is open again."""
         mask = self._nodes.scope(who)
         alerts = self._hub.alerts
         for ident in ids:
@@ -132,12 +138,13 @@ class AlertService:
     # webhooks
 
     async def webhooks(self, who: Principal) -> Sequence[WebhookView]:
-        """Where alerts are sent, by name."""
+        """Where alerts are sent, without secrets."""
         self._nodes.need_whole_fleet(who, "webhooks")
         return [self._webhook(name) for name in sorted(self._hub.webhooks.records)]
 
     async def put_webhook(self, who: Principal, name: str, spec: WebhookSpec) -> WebhookView:
-        """Create or replace one; without a secret, the one that it has stays."""
+        """Create or replace a webhook. Without a secret, the one that it has stays; delete it first to send
+        unsigned."""
         self._nodes.need_whole_fleet(who, "a webhook")
         _check_url(spec.url)
         secret = None if spec.secret is None else spec.secret.encode()
@@ -145,7 +152,7 @@ class AlertService:
         return self._webhook(name)
 
     async def delete_webhook(self, who: Principal, name: str) -> None:
-        """Remove one."""
+        """Remove a webhook; what waits for it is dropped."""
         self._nodes.need_whole_fleet(who, "a webhook")
         await self._hub.webhooks.delete(who.name, name)
 

@@ -5,27 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from litestar import Response, get, post
+from litestar import Response, post
 from litestar.params import JSONBody, QueryParameter
 from msgspec import Meta
 
 from strata.api.rights import answers, needs
+from strata.api.routing import Routes
 from strata.api.services import Asked, Limit, NodePath, Select
-from strata.core.texts import PLAIN, In, ListOf, SelectText
+from strata.core.texts import PLAIN, In, SelectText
 from strata.fleet.operations.records import Operation
 from strata.hardware.bmc.protocol import Boot as BootOverride
-from strata.hardware.bmc.protocol import BootTarget, PowerAction, PowerLimit
-from strata.hardware.bmc.records import (
-    BmcView,
-    FirmwareUpdate,
-    LogEntryView,
-    Many,
-    NodeBios,
-    NodeFirmware,
-    NodeReadings,
-    NodeSettings,
-    ServiceSettingsChange,
-)
+from strata.hardware.bmc.protocol import BootTarget, PowerAction
+from strata.hardware.bmc.records import Many, ServiceSettingsChange
 from strata.hardware.bmc.service import BmcService
 
 _TAG = "BMCs"
@@ -94,19 +85,14 @@ def _many(right: Any) -> dict[str, Any]:
     return {"tags": [_TAG], "status_code": 200, **needs("change", right, 404, 409, body=True, also=accepted)}
 
 
-_READ = {"tags": [_TAG], **needs("read", "bmc", 404, 409, 502, 504)}
+_ENDS = (404, 409, 502, 504)
+"""How else a question to a BMC may end."""
 
 
 def _answer(outcome: Many) -> Response[Many]:
     if isinstance(outcome, Operation):
         return Response(outcome, status_code=202, headers={"Location": f"/v1/operations/{outcome.id}"})
     return Response(outcome)
-
-
-@post("/v1/bmc/power", **_many("bmc"))
-async def set_power(ask: Asked, data: JSONBody[Power]) -> Response[Many]:
-    """Switch, cycle or interrupt the selected nodes. An operation for more than 1000."""
-    return _answer(await ask.of(BmcService).power(ask.who, data.select, data.action, force=data.force))
 
 
 @post("/v1/bmc/boot", **_many("bmc"))
@@ -116,85 +102,27 @@ async def set_boot(ask: Asked, data: JSONBody[Boot]) -> Response[Many]:
     return _answer(await ask.of(BmcService).boot(ask.who, data.select, boot))
 
 
-@post("/v1/bmc/identify", **_many("bmc"))
-async def set_light(ask: Asked, data: JSONBody[Identify]) -> Response[Many]:
-    """Switch the identify light of the selected nodes."""
-    return _answer(await ask.of(BmcService).identify(ask.who, data.select, data.on))
-
-
-@post("/v1/bmc/limits", **_many("bmc"))
-async def set_limit(ask: Asked, data: JSONBody[Cap]) -> Response[Many]:
-    """Cap the power of the selected nodes."""
-    return _answer(await ask.of(BmcService).set_limit(ask.who, data.select, data.limit, data.watts))
-
-
-@post("/v1/bmc/media", **_many("bmc"))
-async def insert_media(ask: Asked, data: JSONBody[InsertMedia]) -> Response[Many]:
-    """Put an image into the virtual drives of the selected nodes, or eject it."""
-    return _answer(await ask.of(BmcService).insert_media(ask.who, data.select, data.image))
-
-
-@post("/v1/bmc/bios", **_many("hardware"))
-async def stage_bios(ask: Asked, data: JSONBody[BiosChange]) -> Response[Many]:
-    """Stage firmware settings of the selected nodes; they take effect at the next restart."""
-    return _answer(await ask.of(BmcService).stage_bios(ask.who, data.select, data.attributes))
-
-
-@post("/v1/bmc/settings", **_many("hardware"))
-async def set_settings(ask: Asked, data: JSONBody[SettingsChange]) -> Response[Many]:
-    """Set the time and log servers of the selected nodes' BMCs."""
-    return _answer(await ask.of(BmcService).set_settings(ask.who, data.select, data.change))
-
-
-@post("/v1/bmc/firmware", tags=[_TAG], status_code=202, **needs("change", "hardware", 404, 409, body=True))
-async def update_firmware(ask: Asked, data: JSONBody[FirmwareUpdate]) -> Response[Operation]:
-    """Update firmware of the selected nodes, a few at a time; it stops when they fail."""
-    job = await ask.of(BmcService).update_firmware(ask.who, data)
-    return Response(job, status_code=202, headers={"Location": f"/v1/operations/{job.id}"})
-
-
-@get("/v1/bmc/sensors", **_READ)
-async def read_sensors(ask: Asked, select: Select) -> ListOf[NodeReadings]:
-    """Sensors of the selected nodes, read now; at most 1000 nodes."""
-    return ListOf(items=tuple(await ask.of(BmcService).sensors(ask.who, select)))
-
-
-@get("/v1/bmc/firmware", **_READ)
-async def list_firmware(ask: Asked, select: Select) -> ListOf[NodeFirmware]:
-    """Firmware of the selected nodes, read now; at most 1000 nodes."""
-    return ListOf(items=tuple(await ask.of(BmcService).firmware(ask.who, select)))
-
-
-@get("/v1/nodes/{name:str}/bmc", **_READ)
-async def show_bmc(ask: Asked, name: NodePath) -> BmcView:
-    """The node's BMC, as it is now."""
-    return await ask.of(BmcService).info(ask.who, name)
-
-
-@get("/v1/nodes/{name:str}/bmc/log", **_READ)
-async def show_log(
-    ask: Asked,
-    name: NodePath,
-    after: Annotated[str, QueryParameter(pattern=PLAIN, max_length=256, description="After this entry's id.")] = "",
-    limit: Limit = 1000,
-) -> ListOf[LogEntryView]:
-    """The system event log of the node's BMC."""
-    return ListOf(items=tuple(await ask.of(BmcService).log(ask.who, name, after, limit)))
-
-
-@get("/v1/nodes/{name:str}/bmc/limits", **_READ)
-async def show_limits(ask: Asked, name: NodePath) -> ListOf[PowerLimit]:
-    """What can be capped, and to what it is."""
-    return ListOf(items=tuple(await ask.of(BmcService).limits(ask.who, name)))
-
-
-@get("/v1/nodes/{name:str}/bmc/bios", **_READ)
-async def show_bios(ask: Asked, name: NodePath) -> NodeBios:
-    """Firmware settings, in force and staged."""
-    return await ask.of(BmcService).bios(ask.who, name)
-
-
-@get("/v1/nodes/{name:str}/bmc/settings", **_READ)
-async def show_settings(ask: Asked, name: NodePath) -> NodeSettings:
-    """Time and log servers of the node's BMC."""
-    return await ask.of(BmcService).settings(ask.who, name)
+_ROUTES = Routes(BmcService, "bmc", tag=_TAG)
+_HARDWARE = Routes(BmcService, "hardware", tag=_TAG)
+_ROUTES.post("set_power", "/v1/bmc/power", BmcService.power, "change", 404, 409, data=Power)
+_ROUTES.post("set_light", "/v1/bmc/identify", BmcService.identify, "change", 404, 409, data=Identify)
+_ROUTES.post("set_limit", "/v1/bmc/limits", BmcService.set_limit, "change", 404, 409, data=Cap)
+_ROUTES.post("insert_media", "/v1/bmc/media", BmcService.insert_media, "change", 404, 409, data=InsertMedia)
+_HARDWARE.post("stage_bios", "/v1/bmc/bios", BmcService.stage_bios, "change", 404, 409, data=BiosChange)
+_HARDWARE.post("set_settings", "/v1/bmc/settings", BmcService.set_settings, "change", 404, 409, data=SettingsChange)
+_HARDWARE.post("update_firmware", "/v1/bmc/firmware", BmcService.update_firmware, "change", 404, 409, success=202)
+_ROUTES.get("read_sensors", "/v1/bmc/sensors", BmcService.sensors, *_ENDS, select=Select)
+_ROUTES.get("list_firmware", "/v1/bmc/firmware", BmcService.firmware, *_ENDS, select=Select)
+_ROUTES.get("show_bmc", "/v1/nodes/{name:str}/bmc", BmcService.info, *_ENDS, name=NodePath)
+_ROUTES.get(
+    "show_log",
+    "/v1/nodes/{name:str}/bmc/log",
+    BmcService.log,
+    *_ENDS,
+    name=NodePath,
+    after=Annotated[str, QueryParameter(pattern=PLAIN, max_length=256, description="After this entry's id.")],
+    limit=Limit,
+)
+_ROUTES.get("show_limits", "/v1/nodes/{name:str}/bmc/limits", BmcService.limits, *_ENDS, name=NodePath)
+_ROUTES.get("show_bios", "/v1/nodes/{name:str}/bmc/bios", BmcService.bios, *_ENDS, name=NodePath)
+_ROUTES.get("show_settings", "/v1/nodes/{name:str}/bmc/settings", BmcService.settings, *_ENDS, name=NodePath)

@@ -65,7 +65,7 @@ class BmcService:
     # -- many nodes
 
     async def power(self, who: Principal, select: str, action: PowerAction, *, force: bool = False) -> Many:
-        """Wish for a state, or have something done."""
+        """Switch, cycle or interrupt the selected nodes. An operation for more than 1000."""
         state = _POWER.get(action)
         if state is None:
             return await self._do(who, select, BmcOrder(what="power", action=action, force=force))
@@ -85,34 +85,34 @@ class BmcService:
         return await self._do(who, select, BmcOrder(what="boot", boot=boot))
 
     async def identify(self, who: Principal, select: str, on: bool) -> Many:
-        """The light."""
+        """Switch the identify light of the selected nodes."""
         return await self._do(who, select, BmcOrder(what="identify", on=on))
 
     async def set_limit(self, who: Principal, select: str, limit: str, watts: float | None) -> Many:
-        """Cap."""
+        """Cap the power of the selected nodes."""
         if watts is not None and not 0 < watts < 1e6:
             raise BadRequest(f"{watts:g} W is not a cap", where="watts")
         return await self._do(who, select, BmcOrder(what="limit", text=limit, watts=watts))
 
     async def stage_bios(self, who: Principal, select: str, attributes: Mapping[str, Scalar]) -> Many:
-        """Settings for the next restart."""
+        """Stage firmware settings of the selected nodes; they take effect at the next restart."""
         if not attributes:
             raise BadRequest("give at least one attribute", where="attributes")
         return await self._do(who, select, BmcOrder(what="bios", attributes=dict(attributes)))
 
-    async def set_settings(self, who: Principal, select: str, settings: ServiceSettingsChange) -> Many:
-        """Time and log servers."""
-        if settings.ntp is None and settings.syslog is None:
+    async def set_settings(self, who: Principal, select: str, change: ServiceSettingsChange) -> Many:
+        """Set the time and log servers of the selected nodes' BMCs."""
+        if change.ntp is None and change.syslog is None:
             raise BadRequest("nothing to change", where="settings", hint="give ntp or syslog servers")
-        return await self._do(who, select, BmcOrder(what="settings", settings=settings))
+        return await self._do(who, select, BmcOrder(what="settings", settings=change))
 
     async def insert_media(self, who: Principal, select: str, image: str) -> Many:
-        """The virtual drives."""
+        """Put an image into the virtual drives of the selected nodes, or eject it."""
         refuse_login(image, "image", hint=_NO_LOGIN)
         return await self._do(who, select, BmcOrder(what="media", text=image))
 
     async def update_firmware(self, who: Principal, request: FirmwareUpdate) -> Operation:
-        """A few at a time, stopping when they fail."""
+        """Update firmware of the selected nodes, a few at a time; it stops when they fail."""
         refuse_login(request.uri, "uri", hint=_NO_LOGIN)
         nodes = self._fleet.owned(who, request.select)
         arguments = {
@@ -146,7 +146,7 @@ class BmcService:
     # -- one node
 
     async def info(self, who: Principal, node: str) -> BmcView:
-        """The BMC as it is now."""
+        """The node's BMC, as it is now."""
         address = self._address(who, node)
         if not address:
             return BmcView(node=node, address="", reachable=False, trouble="the node has no BMC's address")
@@ -171,26 +171,26 @@ class BmcService:
             media=tuple(media),
         )
 
-    async def log(self, who: Principal, node: str, after: str, limit: int) -> Sequence[LogEntryView]:
-        """The system event log."""
+    async def log(self, who: Principal, node: str, after: str = "", limit: int = 1000) -> Sequence[LogEntryView]:
+        """The system event log of the node's BMC."""
         bmc = self._bmc(who, node)
         with contained(bmc.address):
             return [LogEntryView.of(entry) for entry in await bmc.log(after=after, limit=limit)]
 
     async def limits(self, who: Principal, node: str) -> Sequence[PowerLimit]:
-        """Caps."""
+        """What can be capped, and to what it is."""
         bmc = self._bmc(who, node)
         with contained(bmc.address):
             return await bmc.power_limits()
 
     async def bios(self, who: Principal, node: str) -> NodeBios:
-        """Firmware settings."""
+        """Firmware settings, in force and staged."""
         bmc = self._bmc(who, node)
         with contained(bmc.address):
             return NodeBios(node=node, **asdict(await bmc.bios()))
 
     async def settings(self, who: Principal, node: str) -> NodeSettings:
-        """Time and log servers."""
+        """Time and log servers of the node's BMC."""
         bmc = self._bmc(who, node)
         with contained(bmc.address):
             return NodeSettings(node=node, **asdict(await bmc.settings()))
@@ -198,7 +198,7 @@ class BmcService:
     # -- reading many
 
     async def sensors(self, who: Principal, select: str) -> Sequence[NodeReadings]:
-        """Sensors, read now."""
+        """Sensors of the selected nodes, read now; at most 1000 nodes."""
 
         async def read(node: str, bmc: Bmc) -> NodeReadings:
             readings = await bmc.readings()
@@ -212,7 +212,7 @@ class BmcService:
         return await self._read(who, select, read, lost)
 
     async def firmware(self, who: Principal, select: str) -> Sequence[NodeFirmware]:
-        """Firmware, read now."""
+        """Firmware of the selected nodes, read now; at most 1000 nodes."""
 
         async def read(node: str, bmc: Bmc) -> NodeFirmware:
             return NodeFirmware(node=node, firmware=tuple(await bmc.firmware()))

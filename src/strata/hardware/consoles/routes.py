@@ -4,23 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from litestar import get, post
-from litestar.params import JSONBody, PathParameter, QueryParameter
+from litestar import get
+from litestar.params import PathParameter, QueryParameter
 from litestar.response import Stream
 
 from strata.api import sse
-from strata.api.http import AnyRequest, finite
-from strata.api.rights import answers, needs
+from strata.api.http import AnyRequest
+from strata.api.rights import needs
+from strata.api.routing import Routes
 from strata.api.services import Asked, NodePath, Select, Time, Watchers
-from strata.core.texts import PLAIN, ListOf, Out
-from strata.hardware.consoles.records import (
-    ConsoleHits,
-    ConsoleKeys,
-    ConsoleLine,
-    ConsolePiece,
-    ConsoleQuery,
-    ConsoleView,
-)
+from strata.core.texts import PLAIN, Out
+from strata.hardware.consoles.records import ConsoleHits, ConsoleKeys, ConsolePiece, ConsoleQuery
 from strata.hardware.consoles.service import ConsoleService
 
 _TAG = "consoles"
@@ -56,12 +50,6 @@ class RawPiece(Out, frozen=True, kw_only=True):
     data: str
 
 
-@get("/v1/consoles", tags=[_TAG], **needs("read", "console", 404))
-async def list_consoles(ask: Asked, select: Select = "*") -> ListOf[ConsoleView]:
-    """How the consoles of the selected nodes are captured, and how much of them is kept."""
-    return ListOf(items=tuple(await ask.of(ConsoleService).consoles(ask.who, select)))
-
-
 @get("/v1/consoles/search", tags=[_TAG], **needs("read", "console", 404))
 async def search_consoles(
     ask: Asked,
@@ -80,33 +68,17 @@ async def search_consoles(
         select=select,
         text=text,
         regex=regex,
-        since=finite(since, "since"),
-        until=finite(until, "until"),
+        since=since,
+        until=until,
         limit=limit,
     )
     return await ask.of(ConsoleService).search(ask.who, query)
 
 
-@get("/v1/nodes/{name:str}/console", tags=[_TAG], **needs("read", "console", 404))
-async def show_console(
-    ask: Asked,
-    name: NodePath,
-    lines: Annotated[int, QueryParameter(ge=0, le=10_000, description="How many, the newest.")] = 100,
-) -> ListOf[ConsoleLine]:
-    """The last lines of a node's console."""
-    return ListOf(items=tuple(await ask.of(ConsoleService).tail(ask.who, name, lines)))
-
-
 @get(
     "/v1/nodes/{name:str}/console/follow",
     tags=[_TAG],
-    media_type="text/event-stream",
-    **needs(
-        "read",
-        "console",
-        404,
-        also={200: answers(FollowedLine, _STREAM, "text/event-stream")},
-    ),
+    **sse.streamed("console", 404, event=FollowedLine, described=_STREAM),
 )
 async def follow_console(
     request: AnyRequest,
@@ -124,8 +96,7 @@ async def follow_console(
 @get(
     "/v1/nodes/{name:str}/console/raw",
     tags=[_TAG],
-    media_type="text/event-stream",
-    **needs("read", "console", 404, also={200: answers(RawPiece, _RAW, "text/event-stream")}),
+    **sse.streamed("console", 404, event=RawPiece, described=_RAW),
 )
 async def watch_console(ask: Asked, name: NodePath) -> Stream:
     """What it prints from now on, byte for byte: for terminals."""
@@ -134,21 +105,28 @@ async def watch_console(ask: Asked, name: NodePath) -> Stream:
     return sse.stream(pieces, ask.of(Watchers), lambda piece: sse.event(0, "piece", ConsolePiece(data=piece)))
 
 
-@post(
-    "/v1/nodes/{name:str}/console/keys", tags=[_TAG], status_code=204, **needs("change", "console", 404, 409, body=True)
+_ROUTES = Routes(ConsoleService, "console", tag=_TAG)
+_ROUTES.get("list_consoles", "/v1/consoles", ConsoleService.consoles, 404, select=Select)
+_ROUTES.get(
+    "show_console",
+    "/v1/nodes/{name:str}/console",
+    ConsoleService.tail,
+    404,
+    name=NodePath,
+    lines=Annotated[int, QueryParameter(ge=0, le=10_000, description="How many, the newest.")],
 )
-async def type_console(ask: Asked, name: NodePath, data: JSONBody[ConsoleKeys]) -> None:
-    """Type at it, as far as it is open: nobody says whether the node took notice."""
-    await ask.of(ConsoleService).type(ask.who, name, data.data)
-
-
-@get("/v1/nodes/{name:str}/console/dumps", tags=[_TAG], **needs("read", "console", 404))
-async def list_dumps(ask: Asked, name: NodePath) -> ListOf[str]:
-    """The excerpts that are kept of a node's kernel troubles."""
-    return ListOf(items=tuple(await ask.of(ConsoleService).dumps(ask.who, name)))
-
-
-@get("/v1/nodes/{name:str}/console/dumps/{dump:str}", tags=[_TAG], **needs("read", "console", 404))
-async def show_dump(ask: Asked, name: NodePath, dump: Dump) -> ListOf[ConsoleLine]:
-    """One of them: what the `dump` of an event refers to."""
-    return ListOf(items=tuple(await ask.of(ConsoleService).dump(ask.who, name, dump)))
+_ROUTES.post(
+    "type_console",
+    "/v1/nodes/{name:str}/console/keys",
+    ConsoleService.type,
+    "change",
+    404,
+    409,
+    success=204,
+    name=NodePath,
+    data=ConsoleKeys,
+)
+_ROUTES.get("list_dumps", "/v1/nodes/{name:str}/console/dumps", ConsoleService.dumps, 404, name=NodePath)
+_ROUTES.get(
+    "show_dump", "/v1/nodes/{name:str}/console/dumps/{dump:str}", ConsoleService.dump, 404, name=NodePath, dump=Dump
+)

@@ -31,8 +31,8 @@ class ConsoleService:
         self._typed: dict[tuple[str, str], float] = {}
         """Who typed at whose console, and when that was last noted."""
 
-    async def consoles(self, who: Principal, select: str) -> Sequence[ConsoleView]:
-        """Which consoles are captured, and how well."""
+    async def consoles(self, who: Principal, select: str = "*") -> Sequence[ConsoleView]:
+        """How the consoles of the selected nodes are captured, and how much of them is kept."""
         found = []
         for count, name in enumerate(self._names(who, select), 1):
             found.append(self._console(name))
@@ -40,8 +40,8 @@ class ConsoleService:
                 await asyncio.sleep(0)
         return found
 
-    async def tail(self, who: Principal, node: str, lines: int) -> Sequence[ConsoleLine]:
-        """The last lines."""
+    async def tail(self, who: Principal, node: str, lines: int = 100) -> Sequence[ConsoleLine]:
+        """The last lines of a node's console."""
         self._fleet.index(who, node)
         return _shown(await self._log.tail(node, lines))
 
@@ -72,8 +72,7 @@ class ConsoleService:
                 yield _shown(batch)
 
     async def type(self, who: Principal, node: str, data: bytes) -> None:
-        """Type at its console. That somebody does is in the audit log, once in a while; what, is not: it may be a
-        password."""
+        """Type at it, as far as it is open: nobody says whether the node took notice."""
         self._fleet.index(who, node)
         now = asyncio.get_running_loop().time()
         if now - self._typed.get((who.name, node), -AUDIT_EVERY) >= AUDIT_EVERY:
@@ -95,12 +94,12 @@ class ConsoleService:
                 yield (piece,)
 
     async def dumps(self, who: Principal, node: str) -> Sequence[str]:
-        """The excerpts that are kept."""
+        """The excerpts that are kept of a node's kernel troubles."""
         self._fleet.index(who, node)
         return await self._log.dumps(node)
 
     async def dump(self, who: Principal, node: str, lines: str) -> Sequence[ConsoleLine]:
-        """The lines of one of them."""
+        """One of them: what the ``dump`` of an event refers to."""
         self._fleet.index(who, node)
         return _shown(await self._log.dump(node, lines))
 

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 import click
 
 from strata.cli import listing as ls
+from strata.cli.named import Named
 from strata.cli.output import many
 from strata.cli.session import Session, pass_session
 from strata.cli.times import when
-from strata.cli.words import complete_select, items
+from strata.cli.words import complete_select
 
 if TYPE_CHECKING:
     from strata.cli.client import Json
@@ -32,16 +33,10 @@ def credentials() -> None:
     """Set the users and passwords of the nodes' BMCs."""
 
 
-@credentials.command("list")
-@ls.listing(FIELDS, sort="pattern")
-@pass_session
-def list_(session: Session, view: ls.Listing) -> None:
-    """List credentials, without their passwords.
-
-    \b
-    Example: strata hardware credentials list --sort -used_by
-    """
-    ls.show(session, FIELDS, items(session.client.get("/v1/hardware/credentials")), view)
+_CREDENTIALS = Named(credentials, "credential", "/v1/hardware/credentials", FIELDS)
+_CREDENTIALS.list(
+    "List credentials, without their passwords.", "strata hardware credentials list --sort -used_by", sort="pattern"
+)
 
 
 @credentials.command("set")

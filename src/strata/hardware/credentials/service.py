@@ -81,13 +81,13 @@ class BmcCredentialService:
             await self._service.ledger.commit_many("strata", "bmc-credential.reseal", f"{len(ops)}", ops, expect)
 
     async def credentials(self, who: Principal) -> Sequence[BmcCredentialView]:
-        """All of them, without secrets."""
+        """All credentials of BMCs, without their secrets."""
         used = await self._uses()
         records = self._credentials.records
         return [_view(records[pattern], used[pattern]) for pattern in sorted(records)]
 
     async def put(self, who: Principal, spec: BmcCredentialSpec) -> BmcCredentialView:
-        """Create or replace the credential of a pattern."""
+        """Create or replace the credential of a pattern of addresses. The most specific pattern that fits counts."""
         self._service.need_whole_fleet(who, "a credential of BMCs")
         pattern = _pattern(spec.pattern)
         record = CredentialRecord(
@@ -101,12 +101,12 @@ class BmcCredentialService:
         return _view(record, (await self._uses())[pattern])
 
     async def delete(self, who: Principal, pattern: str) -> None:
-        """Forget one."""
+        """Forget the credential of a pattern."""
         self._service.need_whole_fleet(who, "a credential of BMCs")
         await self._credentials.kept.delete(who.name, _pattern(pattern))
 
     async def rotate(self, who: Principal, select: str) -> Operation:
-        """Give every selected node's BMC a new random password of its own; a tracked operation."""
+        """Give every selected node's BMC a new random password of its own: an operation."""
         registry = self._service.registry
         nodes = self._service.owned(who, select)
         first: dict[str, int] = {}
@@ -121,7 +121,7 @@ class BmcCredentialService:
         return (await self._service.operations.start(JOB, who.name, len(uids), arguments)).shown()
 
     async def accept_certificate(self, who: Principal, acceptance: CertificateAcceptance) -> None:
-        """Accept another certificate from a BMC than the one that was seen first."""
+        """Accept another certificate from a BMC than the one that it showed first."""
         self._service.need_whole_fleet(who, "the certificate of a BMC")
         try:
             await self._pins.accept(acceptance.address, who.name, acceptance.sha256)

@@ -72,7 +72,8 @@ class EmergencyService:
         await all_cancelled(self._tasks)
 
     async def power_off(self, who: Principal, request: EmergencyRequest) -> EmergencyReport:
-        """Freeze the selection, then take its power away at once. Needs the right words."""
+        """Freeze the selected nodes and take their power away at once: no guard, no budget. ``confirm`` must say
+        ``power off N nodes`` with the right number. Doing it again is safe."""
         begun = time.monotonic()
         indices = self._service.owned(who, request.select)
         if not len(indices):

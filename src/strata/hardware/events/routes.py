@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-import msgspec
 from litestar import get, post
 from litestar.params import PathParameter, QueryParameter
 from litestar.response import Stream
 
 from strata.api import sse
-from strata.api.http import AnyRequest, finite, seal, unseal
-from strata.api.rights import answers, needs, public
+from strata.api.http import AnyRequest
+from strata.api.rights import public
+from strata.api.routing import Routes
 from strata.api.services import Asked, Cursor, Limit, Select, Time, Watchers
 from strata.core.texts import Out
 from strata.hardware.alerts.service import AlertService
 from strata.hardware.bmc.protocol import Severity
 from strata.hardware.events.hub import EventHub
 from strata.hardware.events.inbox import BODY_MOST
-from strata.hardware.events.records import EventPage
 
 _TAG = "hardware events"
 _STREAM = (
@@ -38,30 +37,10 @@ class Followed(Out, frozen=True, kw_only=True):
     """The event's number."""
 
 
-@get("/v1/hardware/events", tags=[_TAG], **needs("read", "hardware", 404))
-async def list_events(
-    ask: Asked,
-    select: Select = "*",
-    severity: Annotated[Severity, QueryParameter(description="At least as bad as this.")] = "ok",
-    since: Time = None,
-    limit: Limit = 1000,
-    cursor: Cursor = None,
-) -> EventPage:
-    """Events of the selected nodes, newest first."""
-    page = await ask.of(AlertService).events(ask.who, select, severity, finite(since, "since"), limit, unseal(cursor))
-    return msgspec.structs.replace(page, next=seal(page.next or None) or "")
-
-
 @get(
     "/v1/hardware/events/follow",
     tags=[_TAG],
-    media_type="text/event-stream",
-    **needs(
-        "read",
-        "hardware",
-        404,
-        also={200: answers(Followed, _STREAM, "text/event-stream")},
-    ),
+    **sse.streamed("hardware", 404, event=Followed, described=_STREAM),
 )
 async def follow_events(
     request: AnyRequest,
@@ -88,3 +67,17 @@ async def receive_events(request: AnyRequest, ask: Asked, token: PushToken) -> N
     hub = ask.of(EventHub)
     hub.admit(token)
     hub.receive(token, await request.body())
+
+
+_ROUTES = Routes(AlertService, "hardware", tag=_TAG)
+_ROUTES.get(
+    "list_events",
+    "/v1/hardware/events",
+    AlertService.events,
+    404,
+    select=Select,
+    severity=Annotated[Severity, QueryParameter(description="At least as bad as this.")],
+    since=Time,
+    limit=Limit,
+    cursor=Cursor,
+)

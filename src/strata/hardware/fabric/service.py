@@ -44,7 +44,7 @@ class FabricService:
         self._making = asyncio.Lock()
 
     async def graph(self, who: Principal) -> FabricView:
-        """Switches, ports and links."""
+        """Switches, links, and what does not fit together."""
         topology = await self.topology()
         sees = self._sight(who)
         # With a scope: the switches that one's own nodes are on.
@@ -71,7 +71,7 @@ class FabricService:
             conflicts=() if who.scope else tuple(topology.conflicts),
         )
 
-    async def near(self, who: Principal, select: str) -> Sequence[SwitchNodes]:
+    async def near(self, who: Principal, select: str = "*") -> Sequence[SwitchNodes]:
         """Which of the selected nodes share a switch."""
         names = self._service.view.names(self._service.seen(who, select))
         topology = await self.topology()

@@ -136,7 +136,7 @@ class InventoryService:
     # -- discovery
 
     async def discover(self, who: Principal, request: DiscoverRequest) -> Operation:
-        """Look for BMCs; a tracked operation."""
+        """Look for BMCs, and record their hardware. An operation: follow it at ``/v1/operations/{operation}``."""
         self._service.need_whole_fleet(who, "discovery")
         if request.adopt:
             who.require(Right("create", "node"))
@@ -187,13 +187,13 @@ class InventoryService:
 
     # -- what there is
 
-    async def bmcs(self, who: Principal, limit: int, after: str) -> BmcPage:
+    async def bmcs(self, who: Principal, limit: int = 1000, after: str = "") -> BmcPage:
         """Discovered BMCs, by address."""
         addresses = self._inventory.addresses()
         sees = self._sight(who)
         items: list[BmcSummary] = []
         at = bisect_right(addresses, after) if after else 0
-        following = ""
+        following: str | None = None
         for address in addresses[at:]:
             known = self._inventory.get(address)
             if known is None or not sees.bmc(known):
@@ -213,7 +213,7 @@ class InventoryService:
         return BmcPage(items=tuple(items), next=following, total=total)
 
     async def bmc(self, who: Principal, address: str) -> BmcHardware:
-        """One of them, with all its parts."""
+        """One BMC with all its parts."""
         known, sees = self._inventory.get(address), self._sight(who)
         if known is None or not sees.bmc(known):
             raise _unknown(address)
@@ -222,7 +222,7 @@ class InventoryService:
         return BmcHardware(summary=sees.summary(known), components=shown)
 
     async def of_node(self, who: Principal, node: str) -> NodeHardware:
-        """The hardware of a node."""
+        """What a node is made of."""
         index = self._service.index(who, node)
         bmc = self._service.registry.node_at(index).bmc
         found = self._inventory.machine(bmc) if bmc else None
@@ -276,7 +276,9 @@ class InventoryService:
                 if part.kind in kinds and (node := names.get(machine_of(part, own, known.machines), "")):
                     yield node, part
 
-    async def history(self, who: Principal, select: str, since: float | None, limit: int) -> Sequence[HardwareChange]:
+    async def history(
+        self, who: Principal, select: str = "*", since: float | None = None, limit: int = 100
+    ) -> Sequence[HardwareChange]:
         """What was added, removed, swapped or moved; newest first."""
         everything = select.strip() in ("", "*") and not who.scope
         names = None if everything else self._names(who, select)
@@ -287,7 +289,8 @@ class InventoryService:
         return [HardwareChange.of(sees.change(change), node=self._node_then(change)) for change in found]
 
     async def conflicts(self, who: Principal) -> Sequence[HardwareConflict]:
-        """What does not fit together, of what the caller may see: its own side of each."""
+        """What does not fit together, of what the caller may see: duplicates, swapped BMCs, two machines in one
+        place."""
         sees = self._sight(who)
         found: list[HardwareConflict] = []
         for known in self._inventory.strangers():
@@ -318,7 +321,7 @@ class InventoryService:
         return found
 
     async def forget(self, who: Principal, address: str) -> None:
-        """Remove a discovered BMC from the inventory."""
+        """Remove a BMC from the inventory. Its history stays; nodes stay."""
         self._service.need_whole_fleet(who, "the inventory")
         await self._inventory.forget(address, who.name, self._service.ledger)
 

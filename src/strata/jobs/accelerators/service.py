@@ -20,7 +20,8 @@ class AcceleratorService:
         self._fleet = fleet
 
     async def all(self, who: Principal) -> ListOf[AcceleratorClass]:
-        """Those of the nodes that the caller may see, nodes with as many of one model together."""
+        """Accelerators of the nodes that the caller may see, as their agents told, by model: which nodes have how many,
+        and whether the driver runs."""
         seen = {self._fleet.registry.node_at(index).name for index in self._fleet.seen(who, "").tolist()}
         agents = self._fleet.services.find(AgentService)
         told = await agents.hardware() if agents is not None else {}

@@ -41,7 +41,7 @@ class EnvironmentService:
         self.stop = self._records.stop
 
     async def all(self, who: Principal) -> Sequence[EnvironmentView]:
-        """All of them, by name."""
+        """All work environments."""
         return [self._view(one) for _, one in self._records.sorted]
 
     async def show(self, who: Principal, name: str, version: int = 0) -> EnvironmentView:
@@ -49,7 +49,7 @@ class EnvironmentService:
         return self._view(self._records.get(name), version)
 
     async def put(self, who: Principal, name: str, spec: EnvironmentSpec, expected: int | None) -> EnvironmentView:
-        """A new version, which counts once it is promoted. The environment is made, if it is not there."""
+        """Make a new version, which counts once it is promoted. The environment is made, if it is not there."""
         parent, whole = self._derived(name, spec)
         if not whole.image and not whole.modules:
             raise BadRequest("has neither an image nor modules", where=f"environment {name}")
@@ -70,7 +70,8 @@ class EnvironmentService:
         return self._view(done, done.versions[-1].number)
 
     async def promote(self, who: Principal, name: str, wanted: Promotion) -> EnvironmentView:
-        """Let a version count that was tested: by those who begin to use the environment from now on."""
+        """Let a version count that was tested, for those who begin to use the environment from now on. Refused where
+        its test did not pass."""
         await self._check_image(who, self._records.get(name).version(wanted.version), wanted)
 
         def counting(found: Environment | None) -> Environment:
@@ -84,7 +85,7 @@ class EnvironmentService:
         return self._view(done)
 
     async def delete(self, who: Principal, name: str, expected: int | None) -> None:
-        """Remove one. What was derived from it stays as it is."""
+        """Remove one. What was derived from it stays."""
         self._require(who, self._records.get(name))
         await self._records.delete(who.name, name, expected=expected)
 

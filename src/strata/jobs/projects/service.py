@@ -28,7 +28,7 @@ class ProjectService:
         self.clear = self._usage.clear
 
     async def all(self, who: Principal) -> Sequence[ProjectView]:
-        """All of them, by name."""
+        """All projects, with what they use."""
         return [self._view(one) for _, one in self._records.sorted]
 
     async def show(self, who: Principal, name: str) -> ProjectView:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from litestar import delete, get, post
-from litestar.params import JSONBody, PathParameter, QueryParameter
+from litestar import get
+from litestar.params import PathParameter, QueryParameter
 
 from strata.api.rights import needs
+from strata.api.routing import Routes
 from strata.api.services import Asked
 from strata.core.texts import NAME
-from strata.jobs.reservations.records import ReservationList, ReservationRequest, ReservationView
+from strata.jobs.reservations.records import ReservationList
 from strata.jobs.reservations.service import ReservationService
 
 _TAG = "jobs"
@@ -27,13 +28,15 @@ async def list_reservations(ask: Asked, target: TargetName = None) -> Reservatio
     return await ask.of(ReservationService).all(ask.who, target or "")
 
 
-@post("/v1/reservations", tags=[_TAG], **needs("create", "reservation", 404, 409, 502, body=True))
-async def make_reservation(ask: Asked, data: JSONBody[ReservationRequest]) -> ReservationView:
-    """Have a scheduler keep nodes free for some accounts, for a time. Jobs name its id."""
-    return await ask.of(ReservationService).make(ask.who, data)
-
-
-@delete("/v1/reservations/{target:str}/{ident:str}", tags=[_TAG], **needs("delete", "reservation", 404, 409, 502))
-async def end_reservation(ask: Asked, target: TargetPath, ident: IdPath) -> None:
-    """End a reservation. Some schedulers end the jobs in it, others refuse while there are any."""
-    await ask.of(ReservationService).end(ask.who, target, ident)
+_ROUTES = Routes(ReservationService, "reservation", tag=_TAG)
+_ROUTES.post("make_reservation", "/v1/reservations", ReservationService.make, "create", 404, 409, 502, success=201)
+_ROUTES.delete(
+    "end_reservation",
+    "/v1/reservations/{target:str}/{ident:str}",
+    ReservationService.end,
+    404,
+    409,
+    502,
+    target=TargetPath,
+    ident=IdPath,
+)

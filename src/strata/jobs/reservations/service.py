@@ -40,7 +40,8 @@ class ReservationService:
         return ReservationList(items=tuple(items), unread=tuple(one for _, one in found if one is not None))
 
     async def make(self, who: Principal, asked: ReservationRequest) -> ReservationView:
-        """Have a scheduler keep nodes free. It says no in its own words."""
+        """Have a scheduler keep nodes free for some accounts, for a time. Jobs name its id. A scheduler says no in
+        its own words."""
         self._fleet.need_whole_fleet(who, "a reservation")
         target = self._target(asked.target)
         keeper = target.reservations()
@@ -75,7 +76,7 @@ class ReservationService:
         return _view(target, kept)
 
     async def end(self, who: Principal, target: str, ident: str) -> None:
-        """End one."""
+        """End a reservation. Some schedulers end the jobs in it, others refuse while there are any."""
         self._fleet.need_whole_fleet(who, "a reservation")
         found = self._target(target)
         keeper, ident = found.reservations(), identifier(ident)

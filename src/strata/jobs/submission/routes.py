@@ -11,20 +11,11 @@ from litestar.response import Stream as StreamResponse
 
 from strata.api import sse
 from strata.api.http import AnyRequest, seal, unseal
-from strata.api.rights import answers, needs
+from strata.api.rights import needs
+from strata.api.routing import Routes
 from strata.api.services import Asked, Cursor, Limit, Watchers
 from strata.core.texts import NAME, PLAIN, Out
-from strata.jobs.submission.records import (
-    JOB_ID,
-    JobDocument,
-    JobPage,
-    JobPlan,
-    JobView,
-    LogPart,
-    StateFilter,
-    Stream,
-    TargetView,
-)
+from strata.jobs.submission.records import JOB_ID, JobDocument, JobPage, JobView, StateFilter, Stream, TargetView
 from strata.jobs.submission.service import JobService
 
 _TAG = "jobs"
@@ -78,12 +69,6 @@ async def submit_job(ask: Asked, data: JSONBody[JobDocument], key: Key = None) -
     return await ask.of(JobService).submit(ask.who, data, key=key or "")
 
 
-@post("/v1/jobs/plan", tags=[_TAG], status_code=200, **needs("create", "job", 404, 409, 502, body=True))
-async def plan_job(ask: Asked, data: JSONBody[JobDocument]) -> JobPlan:
-    """Where a job would go, why, and what would be run there. Nothing is submitted."""
-    return await ask.of(JobService).plan(ask.who, data)
-
-
 @get("/v1/jobs", tags=[_TAG], **needs("read", "job"))
 async def list_jobs(
     ask: Asked,
@@ -118,18 +103,11 @@ async def list_targets(ask: Asked) -> Targets:
 @get(
     "/v1/jobs/events",
     tags=[_TAG],
-    media_type="text/event-stream",
-    **needs(
-        "read",
+    **sse.streamed(
         "job",
-        also={
-            200: answers(
-                Followed,
-                "Events: `id` is a revision to resume after, `event` is job or compacted (list again, then follow from "
-                "there); `data` is the job as JSON.",
-                "text/event-stream",
-            )
-        },
+        event=Followed,
+        described="Events: `id` is a revision to resume after, `event` is job or compacted (list again, then follow "
+        "from there); `data` is the job as JSON.",
     ),
 )
 async def follow_jobs(
@@ -150,41 +128,16 @@ async def show_job(ask: Asked, job: JobPath) -> JobView:
     return ask.of(JobService).job(ask.who, job)
 
 
-@get("/v1/jobs/{job:str}/wait", tags=[_TAG], **needs("read", "job", 404))
-async def wait_job(
-    ask: Asked,
-    job: JobPath,
-    timeout: Annotated[float, QueryParameter(ge=0, le=60, description="Seconds to wait at most.")] = 30.0,
-) -> JobView:
-    """One job, once it has ended or the time is over."""
-    return await ask.of(JobService).wait(ask.who, job, timeout)
-
-
-@get("/v1/jobs/{job:str}/log", tags=[_TAG], **needs("read", "job", 404, 502))
-async def read_log(
-    ask: Asked, job: JobPath, stream: Which = "stdout", task: TaskIndex = None, offset: Offset = 0
-) -> LogPart:
-    """A piece of what a job printed; the next one begins at `next`."""
-    return await ask.of(JobService).log(ask.who, job, stream=stream, task=task, offset=offset)
-
-
 @get(
     "/v1/jobs/{job:str}/log/follow",
     tags=[_TAG],
-    media_type="text/event-stream",
-    **needs(
-        "read",
+    **sse.streamed(
         "job",
         404,
         502,
-        also={
-            200: answers(
-                FollowedLog,
-                "Events: `id` is a byte to resume at, `event` is log; `data` is a piece of the log as JSON, the last "
-                "with `end`.",
-                "text/event-stream",
-            )
-        },
+        event=FollowedLog,
+        described="Events: `id` is a byte to resume at, `event` is log; `data` is a piece of the log as JSON, the last "
+        "with `end`.",
     ),
 )
 async def follow_log(
@@ -202,25 +155,30 @@ async def follow_log(
     return sse.stream(parts, ask.of(Watchers), lambda part: sse.event(part.next, "log", part))
 
 
-@post("/v1/jobs/{job:str}/cancel", tags=[_TAG], status_code=200, **needs("delete", "job", 404, 409, 502))
-async def cancel_job(ask: Asked, job: JobPath) -> JobView:
-    """End a job. One that has ended stays as it ended."""
-    return await ask.of(JobService).cancel(ask.who, job)
-
-
-@post("/v1/jobs/{job:str}/hold", tags=[_TAG], status_code=200, **needs("change", "job", 404, 409, 502))
-async def hold_job(ask: Asked, job: JobPath) -> JobView:
-    """Keep a job that has not begun from beginning."""
-    return await ask.of(JobService).hold(ask.who, job)
-
-
-@post("/v1/jobs/{job:str}/release", tags=[_TAG], status_code=200, **needs("change", "job", 404, 409, 502))
-async def release_job(ask: Asked, job: JobPath) -> JobView:
-    """Let a job begin that was held."""
-    return await ask.of(JobService).release(ask.who, job)
-
-
-@post("/v1/jobs/{job:str}/rerun", tags=[_TAG], **needs("create", "job", 404, 409, 502))
-async def rerun_job(ask: Asked, job: JobPath) -> JobView:
-    """The same document as a new job. It waits for no other."""
-    return await ask.of(JobService).rerun(ask.who, job)
+_ROUTES = Routes(JobService, "job", tag=_TAG)
+_ROUTES.post("plan_job", "/v1/jobs/plan", JobService.plan, "create", 404, 409, 502)
+_ROUTES.get(
+    "wait_job",
+    "/v1/jobs/{job:str}/wait",
+    JobService.wait,
+    404,
+    job=JobPath,
+    timeout=Annotated[float, QueryParameter(ge=0, le=60, description="Seconds to wait at most.")],
+)
+_ROUTES.get(
+    "read_log",
+    "/v1/jobs/{job:str}/log",
+    JobService.log,
+    404,
+    502,
+    job=JobPath,
+    stream=Which,
+    task=TaskIndex,
+    offset=Offset,
+)
+_ROUTES.post("cancel_job", "/v1/jobs/{job:str}/cancel", JobService.cancel, "delete", 404, 409, 502, job=JobPath)
+_ROUTES.post("hold_job", "/v1/jobs/{job:str}/hold", JobService.hold, "change", 404, 409, 502, job=JobPath)
+_ROUTES.post("release_job", "/v1/jobs/{job:str}/release", JobService.release, "change", 404, 409, 502, job=JobPath)
+_ROUTES.post(
+    "rerun_job", "/v1/jobs/{job:str}/rerun", JobService.rerun, "create", 404, 409, 502, success=201, job=JobPath
+)

@@ -206,7 +206,7 @@ class JobService:
         return self._view(job)
 
     async def plan(self, who: Principal, document: JobDocument) -> JobPlan:
-        """Where it would go, and why. Nothing is submitted."""
+        """Where a job would go, why, and what would be run there. Nothing is submitted."""
         check(document, self._settings.array_most)
         document, assumed = await self._surrounded(who, document)
         account = await self._account(who, document)
@@ -228,7 +228,7 @@ class JobService:
         )
 
     async def rerun(self, who: Principal, ident: str) -> JobView:
-        """The same document as a new job, without what it had to wait for."""
+        """The same document as a new job. It waits for no other."""
         job = self._find(who, ident, "read")
         if job.owner != who.name:
             raise Denied("only its owner runs a job again", where=f"job {ident}")
@@ -549,7 +549,7 @@ class JobService:
         """One job."""
         return self._view(self._find(who, ident, "read"))
 
-    async def wait(self, who: Principal, ident: str, timeout: float) -> JobView:
+    async def wait(self, who: Principal, ident: str, timeout: float = 30.0) -> JobView:
         """One job, once it has ended or the time is over."""
         deadline = asyncio.get_running_loop().time() + min(timeout, _LONGEST_WAIT)
         while True:
@@ -583,7 +583,7 @@ class JobService:
     async def log(
         self, who: Principal, ident: str, *, stream: Stream = "stdout", task: int | None = None, offset: int = 0
     ) -> LogPart:
-        """A piece of what a job printed, read as its account."""
+        """A piece of what a job printed; the next one begins at ``next``."""
         job = self._find(who, ident, "read")
         path = _log_path(job, stream, task)
         over = _over(job, task)  # before the file is read: what comes after that is not the last piece
@@ -643,7 +643,7 @@ class JobService:
     # -- acting
 
     async def cancel(self, who: Principal, ident: str) -> JobView:
-        """End it. One that has ended stays as it ended."""
+        """End a job. One that has ended stays as it ended."""
         job = self._find(who, ident, "delete")
         if job.ended:
             return self._view(job)
@@ -655,11 +655,11 @@ class JobService:
         return self._view(self.records.get(ident))
 
     async def hold(self, who: Principal, ident: str) -> JobView:
-        """Keep what has not begun from beginning."""
+        """Keep a job that has not begun from beginning."""
         return await self._hold(who, ident, held=True)
 
     async def release(self, who: Principal, ident: str) -> JobView:
-        """Let it begin."""
+        """Let a job begin that was held."""
         return await self._hold(who, ident, held=False)
 
     async def _hold(self, who: Principal, ident: str, *, held: bool) -> JobView:

@@ -62,7 +62,7 @@ class TargetService:
         return KubernetesJobs(spec.kubernetes, token, self._accounts.named), runner
 
     async def all(self, who: Principal) -> Sequence[ConnectedTarget]:
-        """All of them, by name."""
+        """Targets that are connected for jobs alone: whose nodes are none of Strata's."""
         return [_view(name, record) for name, record in self._records.sorted]
 
     async def one(self, who: Principal, name: str) -> ConnectedTarget:
@@ -70,7 +70,8 @@ class TargetService:
         return _view(name, self._records.get(name))
 
     async def connect(self, who: Principal, name: str, asked: TargetRequest) -> ConnectedTarget:
-        """Connect a target that answers, or change how it is reached."""
+        """Connect a target, or change how it is reached. It is asked about its jobs at once; if it does not answer,
+        nothing is changed."""
         self._fleet.need_whole_fleet(who, "a target of jobs")
         self._check(name, asked)
         before = self._records.find(name)

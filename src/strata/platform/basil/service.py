@@ -19,7 +19,8 @@ class BasilService:
         self._fleet = fleet
 
     async def inventory(self, who: Principal) -> BasilInventory:
-        """All nodes with a NID that the caller may see, those that are alike together."""
+        """The machine as ALPS BASIL's inventory query tells of it, nodes with a NID that are alike together. The
+        command ``apbasil`` makes XML of it."""
         registry, view = self._fleet.registry, self._fleet.view
         nodes = [
             (node, _STATES.get(view.state(index), "DOWN"))

@@ -53,17 +53,18 @@ class CloudInitService:
         return self._view(who, record)
 
     async def put(self, who: Principal, name: str, spec: CloudInitSpec) -> CloudInitView:
-        """Create or replace one."""
+        """Create or replace a document. What looks like a secret is refused: whoever has a node's address can read
+        it."""
         record = self.made(CloudInit.of(spec, name=name))
         await self.records.put(who.name, name, record, detail={"select": spec.select[:200]})
         return self._view(who, record)
 
     async def delete(self, who: Principal, name: str) -> None:
-        """Remove one."""
+        """Remove a document."""
         await self.records.delete(who.name, name)
 
     async def render(self, who: Principal, name: str) -> Rendered:
-        """What a node gets."""
+        """The four files that a node gets."""
         return self._rendered(self._fleet.registry.node_at(self._fleet.index(who, name)))
 
     # what nodes ask

@@ -110,7 +110,8 @@ class ConfigService:
         )
 
     async def held(self, who: Principal) -> HeldDocuments:
-        """What of the repository is in force that no list shows whole: so that it can be written anew."""
+        """Overlays, encrypted secrets and what images are made of, as they are in force: for writing a repository anew.
+        For those who may apply one."""
         self._fleet.need_whole_fleet(who, "a configuration")
         self._meet()
         revision, delivery = self.applied.overlays, self._delivery()
@@ -127,7 +128,8 @@ class ConfigService:
         )
 
     async def plan(self, who: Principal, configuration: Configuration, way: Way = "policy") -> ConfigPlan:
-        """What applying it would change. Changes nothing."""
+        """What applying a configuration would change, what would then be done to nodes, and whether in waves. Changes
+        nothing."""
         self._fleet.need_whole_fleet(who, "a configuration")
         found, prepared = await self._prepared(configuration, who.name)
         outlook = await self._outlook(configuration, found, prepared)
@@ -168,7 +170,7 @@ class ConfigService:
         return found if found is not None and found.commit == commit else None
 
     async def pending(self, who: Principal) -> ConfigPlan:
-        """What the commit that waits would change."""
+        """What the commit of the branch that waits would change."""
         return await self.plan(who, self._watcher.pending())
 
     # doing
@@ -176,8 +178,8 @@ class ConfigService:
     async def apply(
         self, who: Principal, configuration: Configuration, *, remove_most: bool = False, way: Way = "policy"
     ) -> ConfigDone:
-        """Make the fleet's description be what the configuration says, all of it or nothing where the store takes it in
-        one transaction; or begin to, where nodes are to get there in waves. Doing it twice is the same as once."""
+        """Make the fleet's description be what a configuration says; or begin to, where nodes are to get there in
+        waves."""
         self._fleet.need_whole_fleet(who, "a configuration")
         await self._rolling.free(who, configuration)
         return await self._apply(who, configuration, remove_most=remove_most, way=way)
@@ -237,12 +239,12 @@ class ConfigService:
         await self._watcher.forget(who)
 
     async def pause(self, who: Principal, pause: Pause) -> ConfigStatus:
-        """Apply nothing of the branch until further notice, or go on."""
+        """Apply nothing of the branch until further notice; with an empty reason: go on."""
         await self._watcher.pause(who, pause.reason)
         return await self.status(who)
 
     async def approve(self, who: Principal, approval: Approval) -> ConfigStatus:
-        """Let the commit that waits be applied."""
+        """Let the commit that waits be applied, at once."""
         await self._watcher.approve(who, approval)
         return await self.status(who)
 

@@ -2,24 +2,11 @@
 
 from __future__ import annotations
 
-from litestar import get
-
-from strata.api.rights import needs
-from strata.api.services import Asked, Select
+from strata.api.routing import Routes
+from strata.api.services import Select
 from strata.core.texts import NodeNameText
-from strata.platform.delivery.records import DriftList, RenderedOverlay
 from strata.platform.delivery.service import DeliveryService
 
-_TAG = "config"
-
-
-@get("/v1/config/drift", tags=[_TAG], **needs("read", "config", 404))
-async def config_drift(ask: Asked, select: Select = "*") -> DriftList:
-    """What is not as it was delivered, on the selected nodes."""
-    return await ask.of(DeliveryService).drift(ask.who, select)
-
-
-@get("/v1/config/rendered/{name:str}", tags=[_TAG], **needs("read", "config", 404))
-async def rendered_config(ask: Asked, name: NodeNameText) -> RenderedOverlay:
-    """What a node is to be configured with, as its agent gets it."""
-    return await ask.of(DeliveryService).rendered(ask.who, name)
+_ROUTES = Routes(DeliveryService, "config", tag="config")
+_ROUTES.get("config_drift", "/v1/config/drift", DeliveryService.drift, 404, select=Select)
+_ROUTES.get("rendered_config", "/v1/config/rendered/{name:str}", DeliveryService.rendered, 404, name=NodeNameText)

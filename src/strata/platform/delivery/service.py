@@ -284,7 +284,7 @@ class DeliveryService:
     # asking
 
     async def rendered(self, who: Principal, node: str) -> RenderedOverlay:
-        """What is wanted of a node now, as it gets it."""
+        """What a node is to be configured with, as its agent gets it."""
         self._fleet.index(who, node)
         await self._round()
         wanted = self._wanted.get(node)
@@ -292,7 +292,7 @@ class DeliveryService:
             raise NotFound("this node has no desire for config", where=node, hint="set one: config=current")
         return shown(node, wanted.revision, wanted.delivered)
 
-    async def drift(self, who: Principal, select: str) -> DriftList:
+    async def drift(self, who: Principal, select: str = "*") -> DriftList:
         """What is not as it was delivered, on the selected nodes."""
         names = [self._fleet.registry.names[index] for index in self._fleet.seen(who, select).tolist()]
         elsewhere = self._fleet.services.find(LeaderClient)

@@ -57,7 +57,7 @@ class FlowService:
     # -- flows
 
     async def all(self, who: Principal) -> Sequence[FlowView]:
-        """All flows, by name."""
+        """All flows."""
         return [self._view(name) for name, _ in self.records.sorted]
 
     async def one(self, who: Principal, name: str) -> FlowView:
@@ -91,11 +91,12 @@ class FlowService:
     # -- runs
 
     async def plan(self, who: Principal, name: str, request: FlowRun) -> FlowPlan:
-        """What a run would do. Changes nothing."""
+        """What a run would do, as things are now. Changes nothing."""
         return self.planned(who, name, self._steps(name, request), now=request.now)
 
     async def run(self, who: Principal, name: str, request: FlowRun) -> Operation:
-        """Run a flow: tracked, and gone on with whatever becomes of this controller."""
+        """Run a flow, as an operation. With ``now`` nothing is waited for, and ``confirm`` must say what ``plan``
+        says."""
         steps = self._steps(name, request)
         if request.now:
             plan = self.planned(who, name, steps, now=True)
@@ -105,14 +106,15 @@ class FlowService:
         return await self.begin(who, name, steps, now=request.now, reason=request.reason)
 
     async def status(self, who: Principal, ident: str) -> FlowStatus:
-        """How far a run is."""
+        """How far a run is, step by step."""
         row = await self._fleet.operations.show(ident)
         if row.kind != FlowRunner.KIND or (who.scope and row.author != who.name):
             raise NotFound(f"no such run: {ident[:40]}", where="operation", hint="strata operation list shows them")
         return _status(row)
 
     async def revoke(self, who: Principal, request: RevokeRequest) -> Operation:
-        """Revoke nodes' certificates, as a run of one step. Needs the right words."""
+        """Revoke the selected nodes' certificates, as an operation: they are cut off until they boot anew. ``confirm``
+        must say ``revoke N nodes`` with the right number."""
         step = FlowStep(name="revoke", nodes=request.select, revoke=True)
         nodes = self._fleet.owned(who, request.select)
         if not len(nodes):

@@ -47,14 +47,14 @@ class SystemFlows:
             config.keepers["system"] = Keeper(self.records, self.made, self.said)
 
     async def show(self, who: Principal) -> SystemSpec:
-        """The stages, as they were put."""
+        """The stages of the system, as they were put."""
         found = self.records.find(NAME)
         if found is None:
             raise NotFound("nobody has said what the system is made of", where="system", hint="strata system put FILE")
         return found
 
     async def put(self, who: Principal, spec: SystemSpec) -> SystemSpec:
-        """Say what the system is made of."""
+        """Say which stages the system is made of, and what each needs."""
         self._fleet.need_whole_fleet(who, "the system")
         detail = {"stages": [stage.name for stage in spec.stages]}
         return await self.records.put(who.name, NAME, self.made(spec, who.name), detail=detail)
@@ -70,7 +70,7 @@ class SystemFlows:
         return SystemSpec(stages=spec.stages)
 
     async def status(self, who: Principal) -> SystemStatus:
-        """How each stage is."""
+        """How each stage is, in the order in which they are started."""
         runner, found = self._flows.runner, []
         for stage in ordered((await self.show(who)).stages):
             nodes = self._fleet.seen(who, stage.nodes)

@@ -147,18 +147,18 @@ class HealthService:
     # -- requests
 
     async def checks(self, who: Principal) -> Sequence[CheckView]:
-        """All checks, by name."""
+        """All checks, and how many nodes fail each."""
         return [self._view(who, name) for name, _ in self._checks.sorted]
 
     async def one(self, who: Principal, name: str) -> CheckDetail:
-        """One of them, and which nodes of the caller's fail it."""
+        """One of them, and which nodes of the caller's fail it (the first 1000 of them)."""
         view = self._view(who, name)
         own = [node for node in self._judge.failing(name) if self._fleet.find(who, node) >= 0]
         items = tuple(self._health(node) for node in sorted(own)[:MOST_AT_ONCE])
         return CheckDetail.of(view, items=items)
 
     async def put(self, who: Principal, name: str, spec: CheckSpec, expected: int | None = None) -> CheckView:
-        """Declare a check, or change it."""
+        """Declare a check, or change it. The agents of the nodes that it selects run it from then on."""
         where = f"health-check {name}"
         self._fleet.need_whole_fleet(who, "a health check")
         check(spec, where)
@@ -170,7 +170,7 @@ class HealthService:
         return self._view(who, name)
 
     async def delete(self, who: Principal, name: str, expected: int | None = None) -> None:
-        """Check it no more."""
+        """Delete a check."""
         self._fleet.need_whole_fleet(who, "a health check")
         await self._checks.delete(who.name, name, expected=expected)
 
@@ -179,13 +179,14 @@ class HealthService:
         self._fleet.need_whole_fleet(who, "the health policy")
         return await self._policies.put(who.name, POLICY, policy, detail=msgspec.to_builtins(policy))
 
-    async def nodes(self, who: Principal, select: str) -> Sequence[NodeHealth]:
-        """How the nodes are, as far as this controller hears them."""
+    async def nodes(self, who: Principal, select: str = "*") -> Sequence[NodeHealth]:
+        """How nodes are, what each fails, and what was done about it within a day; as far as this controller hears
+        them."""
         names = self._fleet.view.names(self._fleet.seen(who, select))
         return [self._health(name) for name in names]
 
     async def run(self, who: Principal, select: str) -> Sequence[Checked]:
-        """Run the checks of nodes now."""
+        """Run the checks of up to 1000 nodes now, and wait for what comes of it."""
         nodes = self._fleet.owned(who, select)
         names = list(self._fleet.view.names(nodes))
         if not names:

@@ -91,7 +91,7 @@ class PlaybookService:
     # asking
 
     async def all(self, who: Principal) -> Sequence[PlaybookView]:
-        """All layers, by name."""
+        """All layers, and how many nodes have had each."""
         return [PlaybookView.of(self._detail(entry)) for _, entry in self.records.sorted]
 
     async def one(self, who: Principal, name: str) -> PlaybookDetail:

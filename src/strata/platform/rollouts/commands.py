@@ -10,6 +10,7 @@ import click
 
 from strata.cli import exits
 from strata.cli import listing as ls
+from strata.cli.named import Named
 from strata.cli.output import Column, many, state_colour
 from strata.cli.session import Session, pass_session
 from strata.cli.times import DURATION, span, when
@@ -17,10 +18,8 @@ from strata.cli.words import (
     complete_document,
     complete_group,
     complete_rollout,
-    items,
     no_blank,
     pairs,
-    segment,
     select_help,
     split,
     wanted,
@@ -234,7 +233,7 @@ def start(session: Session, /, name: str, waiting: bool, timeout: float, as_json
     Example: strata rollout start december @compute image=v2 --group rack1 --group rack2 --wait
              strata rollout start december --document compute image=v2 --soak 10m
     """
-    found: Json = session.client.request("PUT", f"/v1/rollouts/{segment(name)}", body=_spec(given)).body
+    found: Json = session.client.request("PUT", ROLLOUTS.path(name), body=_spec(given)).body
     if waiting:
         follow(session, found, timeout, as_json)
     else:
@@ -242,16 +241,10 @@ def start(session: Session, /, name: str, waiting: bool, timeout: float, as_json
         session.out.answer(as_json, found, f"{line}; strata rollout status {name}")
 
 
-@rollout.command("list")
-@ls.listing(FIELDS)
-@pass_session
-def list_(session: Session, view: ls.Listing) -> None:
-    """List rollouts, those that have ended too, the newest first.
-
-    \b
-    Example: strata rollout list --match state=stopped
-    """
-    ls.show(session, FIELDS, items(session.client.get("/v1/rollouts")), view)
+ROLLOUTS = Named(rollout, "rollout", "/v1/rollouts", FIELDS)
+ROLLOUTS.list(
+    "List rollouts, those that have ended too, the newest first.", "strata rollout list --match state=stopped", sort=""
+)
 
 
 @rollout.command()
@@ -265,7 +258,7 @@ def status(session: Session, name: str, waiting: bool, timeout: float, as_json: 
     \b
     Example: strata rollout status december --wait
     """
-    found: Json = session.client.get(f"/v1/rollouts/{segment(name)}")
+    found: Json = session.client.get(ROLLOUTS.path(name))
     if waiting:
         follow(session, found, timeout, as_json)
     else:
@@ -283,7 +276,7 @@ def pause(session: Session, name: str, reason: str, as_json: bool) -> None:
     \b
     Example: strata rollout pause december --reason 'the file system is slow'
     """
-    found = session.client.request("POST", f"/v1/rollouts/{segment(name)}/pause", body={"reason": reason}).body
+    found = session.client.request("POST", f"{ROLLOUTS.path(name)}/pause", body={"reason": reason}).body
     session.out.answer(as_json, found, f"paused {name}: strata rollout resume {name} has it go on")
 
 
@@ -298,7 +291,7 @@ def resume(session: Session, name: str, waiting: bool, timeout: float, as_json: 
     \b
     Example: strata rollout resume december --wait
     """
-    found: Json = session.client.request("POST", f"/v1/rollouts/{segment(name)}/resume").body
+    found: Json = session.client.request("POST", f"{ROLLOUTS.path(name)}/resume").body
     if waiting:
         follow(session, found, timeout, as_json)
     else:
@@ -318,7 +311,7 @@ def abort(session: Session, name: str, rollback: bool, reason: str, as_json: boo
     Example: strata rollout abort december --rollback --reason 'users report slow MPI'
     """
     body = {"reason": reason, "rollback": rollback}
-    found = session.client.request("POST", f"/v1/rollouts/{segment(name)}/abort", body=body).body
+    found = session.client.request("POST", f"{ROLLOUTS.path(name)}/abort", body=body).body
     session.out.answer(as_json, found, f"{name} is {found['state']}: strata rollout status {name} --wait")
 
 
@@ -336,7 +329,7 @@ def follow(session: Session, found: Json, timeout: float, as_json: bool) -> None
             if found["state"] in STANDS or time.monotonic() >= deadline:
                 break
             time.sleep(_POLL)
-            found = session.client.get(f"/v1/rollouts/{segment(str(found['name']))}")
+            found = session.client.get(ROLLOUTS.path(str(found["name"])))
     _report(session, found, as_json)
     if found["state"] != "done":
         exits.leave(exits.ERROR)

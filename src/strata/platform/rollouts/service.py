@@ -98,16 +98,16 @@ class RolloutService:
     # asking
 
     async def all(self, who: Principal) -> Sequence[RolloutView]:
-        """Every rollout that is the caller's business, the newest first."""
+        """Every rollout that is the caller's business, those that have ended too, the newest first."""
         mine = [(name, one) for name, one in self._records.all.items() if self._sees(who, one)]
         return [self._view(name, one) for name, one in sorted(mine, key=lambda item: -item[1].started)]
 
     async def one(self, who: Principal, name: str) -> RolloutView:
-        """One of them."""
+        """One of them: how far it is, what it waits for, what happened."""
         return self._view(name, self._get(who, name))
 
     async def policy(self, who: Principal) -> RolloutPolicy:
-        """How commits of the configuration reach nodes."""
+        """How commits of the configuration reach nodes in waves: what the repository says of it."""
         found = next(iter(self.policies.all.values()), None)
         if found is None:
             hint = "a document 'kind: rollout-policy' in the repository says how commits reach nodes in waves"
@@ -115,7 +115,7 @@ class RolloutService:
         return found
 
     async def plan(self, who: Principal, spec: RolloutSpec) -> RolloutPlan:
-        """What it would do. Changes nothing."""
+        """What a rollout would do: its waves, its limits, its mutations, the time that it takes at the least."""
         found = self.prepare(who, spec)
         preview = self._fleet.registry.desires.preview(found.nodes, found.set)
         report = self._fleet.of(PlanService).report(found.nodes, preview)
@@ -139,14 +139,15 @@ class RolloutService:
         )
 
     async def twin(self, who: Principal, spec: RolloutSpec) -> Twin:
-        """What a simulation of it has to know of this cluster, as far as the caller sees it."""
+        """This cluster, as far as the caller sees it and a simulation of the rollout needs it: what ``strata rollout
+        simulate`` runs on."""
         chosen = self.prepare(who, spec).nodes
         return likeness(self._fleet, self._fleet.seen(who, ""), chosen, spec, self._lessons)
 
     # doing
 
     async def begin(self, who: Principal, name: str, spec: RolloutSpec) -> RolloutView:
-        """Start one."""
+        """Start a rollout. It goes on by itself, whichever controller dies."""
         if self._records.find(name) is not None:
             raise Conflict("there is a rollout of that name", where=f"rollout {name}", hint="give it another one")
         found = self.prepare(who, spec)
@@ -174,14 +175,14 @@ class RolloutService:
         return self._view(name, rollout)
 
     async def pause(self, who: Principal, name: str, reason: str) -> RolloutView:
-        """Begin with no more nodes; what has been begun goes on to its end."""
+        """Start no further nodes. Those that have begun are finished."""
         return await self._change(
             who, name, "pause", ("running",), lambda rollout: self._with(rollout, "paused", reason)
         )
 
     async def resume(self, who: Principal, name: str) -> RolloutView:
-        """Go on. What has failed so far is not counted any more, and wants what it wanted before: a node that failed is
-        nobody's canary."""
+        """Go on with one that is paused or stopped. Nodes that have failed go back, and do not count any more: a node
+        that failed is nobody's canary."""
         rollout = self._get(who, name)
         self._may_change(who, rollout)
         members = self.conductor.members(name, rollout)
@@ -201,7 +202,7 @@ class RolloutService:
         return await self._change(who, name, "resume", ("paused", "stopped"), go_on)
 
     async def abort(self, who: Principal, name: str, request: AbortRequest) -> RolloutView:
-        """End it, with or without going back."""
+        """End one. Nodes that have not begun want what they wanted before; with ``rollback`` all do."""
         to: State = "rolling-back" if request.rollback else "aborting"
         of: list[State] = ["running", "paused", "stopped"]
         if not request.rollback:

@@ -62,18 +62,18 @@ class SecretService:
     # identity
 
     async def recipient(self, who: Principal) -> IdentityView:
-        """For whom secrets are encrypted."""
+        """The age recipient for which secrets are encrypted."""
         return self._identities.view()
 
-    async def init(self, who: Principal, *, another: bool) -> IdentityView:
-        """Make an identity, so that secrets can be encrypted for it."""
-        await self._identities.make(who.name, another=another)
+    async def init(self, who: Principal, *, new: bool) -> IdentityView:
+        """Make the service's age identity. Its private half never leaves the service."""
+        await self._identities.make(who.name, another=new)
         return self._identities.view()
 
     # secrets
 
     async def all(self, who: Principal) -> Sequence[SecretView]:
-        """All secrets, by name."""
+        """All secrets: whom they are for, and which version is the newest."""
         return [self._view(record) for _, record in self.records.sorted]
 
     async def one(self, who: Principal, name: str) -> SecretView:
@@ -81,11 +81,11 @@ class SecretService:
         return self._view(self.records.get(name))
 
     async def put(self, who: Principal, name: str, spec: SecretSpec) -> SecretView:
-        """Create or replace one. Its value must be one that the service can open."""
+        """Create or replace a secret. Its value is encrypted with age for the service's recipient, or is in a Vault."""
         return await self._put(who, SecretEntry.of(spec, name=name), "put")
 
     async def rotate(self, who: Principal, name: str, new: NewValue) -> SecretView:
-        """Give one another value; whom it is for stays."""
+        """Give a secret another value, encrypted with age for the service's recipient; whom it is for stays."""
         old = self.records.get(name).spec
         if old.vault is not None:
             raise Refused(
@@ -94,12 +94,12 @@ class SecretService:
         return await self._put(who, msgspec.structs.replace(old, age=new.age), "rotate")
 
     async def delete(self, who: Principal, name: str) -> None:
-        """Remove one; nodes that are up remove it, too."""
+        """Remove a secret; nodes that are up remove it, too."""
         self._not_from_git(name)
         await self.records.delete(who.name, name)
 
     async def status(self, who: Principal, name: str) -> SecretStatus:
-        """Which nodes hold which version."""
+        """Which nodes hold the newest value, as they say themselves."""
         record = self.records.get(name)
         held = await self._delivery.held(name)
         wanted = [self._fleet.registry.names[index] for index in self._nodes(record)]

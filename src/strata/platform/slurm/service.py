@@ -64,15 +64,16 @@ class SlurmService:
     # -- descriptions
 
     async def all(self, who: Principal) -> Sequence[SlurmView]:
-        """All of them, by name."""
+        """All Slurm clusters that are described here."""
         return [SlurmView.of(record, name=name) for name, record in self._records.sorted]
 
     async def one(self, who: Principal, name: str) -> SlurmView:
-        """One of them."""
+        """One of them, as its site describes it."""
         return SlurmView.of(self._records.get(name), name=name)
 
     async def put(self, who: Principal, name: str, spec: SlurmSpec) -> SlurmView:
-        """Describe a cluster. Refused if Slurm could not read what comes of it."""
+        """Describe a Slurm cluster, or describe it otherwise. Refused if Slurm could not read what comes of it. Nothing
+        is written anywhere by that: its files are made when they are asked for."""
         self._fleet.need_whole_fleet(who, "a Slurm cluster")
         await self._made(who, name, spec)
         record = SlurmCluster(spec=spec, author=who.name, time=self._fleet.controller.clock.wall())
@@ -80,14 +81,16 @@ class SlurmService:
         return SlurmView.of(record, name=name)
 
     async def delete(self, who: Principal, name: str) -> None:
-        """Forget a description."""
+        """Forget the description. Files that were written stay where they are."""
         self._fleet.need_whole_fleet(who, "a Slurm cluster")
         await self._records.delete(who.name, name)
 
     # -- power saving
 
     async def power(self, who: Principal, name: str, request: SlurmPower) -> SlurmPowered:
-        """What one of Slurm's programs was started for. On and off are desires, a reboot is done at once."""
+        """What Slurm's power saving wants: nodes on, or off, or started anew. ``name`` is the connected workload
+        manager. Only what Slurm itself says is off, or rebooted, and has no job, is. Doing it twice is the same as
+        once. On and off are desires, a reboot is done at once."""
         cluster = self._fleet.of(WorkloadService).cluster(name)
         if cluster.kind != "slurm":
             raise BadRequest(f"{name} is a {cluster.kind}", where=f"workload {name}")
@@ -128,7 +131,7 @@ class SlurmService:
     # -- files
 
     async def files(self, who: Principal, name: str) -> SlurmFiles:
-        """What its configuration comes to now."""
+        """Its configuration, made from what is known now: slurm.conf, topology.conf, gres.conf, cgroup.conf."""
         return await self._made(who, name, self._records.get(name).spec)
 
     async def _made(self, who: Principal, name: str, spec: SlurmSpec) -> SlurmFiles:

@@ -63,11 +63,11 @@ class SourceService:
     # asking
 
     async def all(self, who: Principal) -> Sequence[SourceView]:
-        """All sources, by name."""
+        """What the repository says images are made of, and how far each is."""
         return [self._view(entry) for _, entry in self.records.sorted]
 
     async def again(self, who: Principal, name: str) -> SourceView:
-        """Try now what failed."""
+        """Try now to make an image that could not be made."""
         self._fleet.need_whole_fleet(who, "an image")
         entry = self.records.get(name)
         if self._making.find(name) is not None and not self._is_there(entry):

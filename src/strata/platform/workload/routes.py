@@ -4,41 +4,24 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from litestar import delete, get
 from litestar.params import QueryParameter
 
 from strata.api.named import Named
-from strata.api.rights import needs
-from strata.api.services import Asked, NamePath
-from strata.core.texts import PLAIN, ListOf
-from strata.platform.workload.records import WorkloadNode
+from strata.core.texts import PLAIN
 from strata.platform.workload.service import WorkloadService
 
-_TAG = "workload"
-_WORKLOADS = Named("/v1/workloads", WorkloadService, "workload", tag=_TAG)
-_WORKLOADS.list(WorkloadService.all, "All connected workload managers, and whether they answer.")
-_WORKLOADS.show(WorkloadService.one, "One of them.")
-_WORKLOADS.put(
-    WorkloadService.connect,
-    "Connect a workload manager, or change how it is reached. It is asked about its nodes at once; if it does not "
-    "answer, nothing is changed.",
-    called="connect_workload",
-    statuses=(409, 502),
-)
-
+_WORKLOADS = Named("/v1/workloads", WorkloadService, "workload", tag="workload")
 
 Select = Annotated[str, QueryParameter(pattern=PLAIN, max_length=100_000, description="Which nodes; all by default.")]
 Force = Annotated[bool, QueryParameter(description="Although nodes are drained that nobody would resume then.")]
 
 
-@delete("/v1/workloads/{name:str}", tags=[_TAG], **needs("delete", "workload", 404, 409, 502))
-async def disconnect_workload(ask: Asked, name: NamePath, force: Force = False) -> None:
-    """Disconnect it. Nodes that Strata drained there would stay so: while there are any, this is refused unless
-    forced."""
-    await ask.of(WorkloadService).disconnect(ask.who, name, force=force)
-
-
-@get("/v1/workloads/{name:str}/nodes", tags=[_TAG], **needs("read", "workload", 404, 502))
-async def list_workload_nodes(ask: Asked, name: NamePath, select: Select = "") -> ListOf[WorkloadNode]:
-    """Nodes as it sees them: their state in its own words, the jobs on them, who drained them and why."""
-    return ListOf(items=tuple(await ask.of(WorkloadService).nodes(ask.who, name, select)))
+_WORKLOADS.list(WorkloadService.all)
+_WORKLOADS.show(WorkloadService.one)
+_WORKLOADS.put(WorkloadService.connect, called="connect_workload", statuses=(409, 502))
+_WORKLOADS.routes.delete(
+    "disconnect_workload", "/v1/workloads/{name:str}", WorkloadService.disconnect, 404, 409, 502, force=Force
+)
+_WORKLOADS.routes.get(
+    "list_workload_nodes", "/v1/workloads/{name:str}/nodes", WorkloadService.nodes, 404, 502, select=Select
+)

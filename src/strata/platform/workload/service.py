@@ -84,7 +84,7 @@ class WorkloadService:
     # -- requests
 
     async def all(self, who: Principal) -> Sequence[WorkloadView]:
-        """All of them, by name."""
+        """All connected workload managers, and whether they answer."""
         return [await self._view(who, name, record) for name, record in self._records.sorted]
 
     async def one(self, who: Principal, name: str) -> WorkloadView:
@@ -92,7 +92,8 @@ class WorkloadService:
         return await self._view(who, name, self._records.get(name))
 
     async def connect(self, who: Principal, name: str, spec: WorkloadSpec) -> WorkloadView:
-        """Connect a workload manager that answers, or change how it is reached."""
+        """Connect a workload manager, or change how it is reached. It is asked about its nodes at once; if it does not
+        answer, nothing is changed."""
         self._fleet.need_whole_fleet(who, "a workload manager")
         if self._fleet.driver(NoWorkload.name) is not self.driver:
             own = Played("a driver of the site's model plays it", "take the driver 'workload' out of the model")
@@ -132,8 +133,9 @@ class WorkloadService:
         cluster.last = cluster.last or look
         return await self._view(who, name, record)
 
-    async def disconnect(self, who: Principal, name: str, *, force: bool) -> None:
-        """Disconnect it. Refused while nodes are drained that nobody would resume then, unless forced."""
+    async def disconnect(self, who: Principal, name: str, *, force: bool = False) -> None:
+        """Disconnect it. Nodes that Strata drained there would stay so: while there are any, this is refused unless
+        forced."""
         self._fleet.need_whole_fleet(who, "a workload manager")
         cluster = self.cluster(name)
         if not force:
@@ -148,8 +150,8 @@ class WorkloadService:
                 )
         await self._records.delete(who.name, name, action="disconnect")
 
-    async def nodes(self, who: Principal, name: str, select: str) -> Sequence[WorkloadNode]:
-        """Nodes of ours as it sees them now."""
+    async def nodes(self, who: Principal, name: str, select: str = "") -> Sequence[WorkloadNode]:
+        """Nodes as it sees them: their state in its own words, the jobs on them, who drained them and why."""
         cluster = self.cluster(name)
         names = [self._fleet.registry.names[index] for index in self._fleet.seen(who, select).tolist()]
         look = await cluster.recent()

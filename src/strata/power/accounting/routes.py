@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from litestar import get, post
-from litestar.params import JSONBody, PathParameter, QueryParameter
+from litestar import get
+from litestar.params import PathParameter, QueryParameter
 
 from strata.api.rights import needs
+from strata.api.routing import Routes
 from strata.api.services import Asked, Limit, Time
 from strata.core.texts import PLAIN, ListOf
-from strata.power.accounting.records import JOB_ID, JobBrief, JobPower, JobsTaken, JobsTold
+from strata.power.accounting.records import JOB_ID, JobBrief
 from strata.power.accounting.service import PowerJobs
 
 _TAG = "power"
@@ -36,15 +37,6 @@ async def list_job_power(
     return await ask.of(PowerJobs).jobs(ask.who, user, since, limit, running=running)
 
 
-@get("/v1/power/jobs/{name:str}", tags=[_TAG], **needs("read", "power", 404, 410))
-async def job_power(ask: Asked, name: JobPath, apid: Apid = "") -> JobPower:
-    """What a job used: energy, average and highest power, how that is spread over its nodes, and against earlier runs
-    of the same user and name."""
-    return await ask.of(PowerJobs).job(ask.who, name, apid)
-
-
-@post("/v1/power/jobs", tags=[_TAG], status_code=200, **needs("change", "power", 404, body=True))
-async def tell_jobs(ask: Asked, data: JSONBody[JobsTold]) -> JobsTaken:
-    """Tell when and where jobs run, as it happens (``events``) or from accounting (``runs``). What is told twice counts
-    once."""
-    return await ask.of(PowerJobs).tell(ask.who, data)
+_ROUTES = Routes(PowerJobs, "power", tag=_TAG)
+_ROUTES.get("job_power", "/v1/power/jobs/{name:str}", PowerJobs.job, 404, 410, name=JobPath, apid=Apid)
+_ROUTES.post("tell_jobs", "/v1/power/jobs", PowerJobs.tell, "change", 404)

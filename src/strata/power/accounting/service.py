@@ -83,6 +83,8 @@ class PowerJobs:
     # -- what is told
 
     async def tell(self, who: Principal, told: JobsTold) -> JobsTaken:
+        """Tell when and where jobs run, as it happens (``events``) or from accounting (``runs``). What is told twice
+        counts once."""
         now, unknown = self._now(), 0
         places = await self._places(who, {*(one.nodes for one in told.events), *(one.nodes for one in told.runs)})
         events, runs, refused = list[Event](), list[Run](), list[JobRefused]()
@@ -144,8 +146,9 @@ class PowerJobs:
         seen = [run for run in found if self._visible(who, run)]
         return ListOf(items=tuple(brief(run, now) for run in seen[:limit]))
 
-    async def job(self, who: Principal, job: str, apid: str) -> JobPower:
-        """What a job, or an application of it, used."""
+    async def job(self, who: Principal, job: str, apid: str = "") -> JobPower:
+        """What a job, or an application of it, used: energy, average and highest power, how that is spread over its
+        nodes, and against earlier runs of the same user and name."""
         runs = [run for run in await self._intervals.find(job, apid) if self._visible(who, run)]
         if not runs:
             what = f"application {apid!r} of job {job!r}" if apid else f"job {job!r}"

@@ -36,15 +36,19 @@ class PolicyService:
         self._now = nodes.controller.clock.wall
 
     async def policies(self, who: Principal) -> Policies:
+        """All policies, and what the site may draw."""
         site = self._site.view()
         if who.scope:  # what all nodes draw, and how many are being capped, is more than their part of it
             site = msgspec.structs.replace(site, static=None, allowed=None, over=None, in_flight=None, error="")
         return Policies(items=tuple(self._view(one) for one in self._records.policies), site=site)
 
     async def policy(self, who: Principal, name: str) -> PolicyDetail:
+        """One policy, with what it says."""
         return self._detail(self._records.get(name))
 
     async def put(self, who: Principal, name: str, spec: PolicySpec) -> PolicyDetail:
+        """Create or replace a policy. Refused unless this very content was simulated, or ``without_simulation`` says
+        why not. One that is enabled stays enabled, with its new content."""
         self._nodes.need_whole_fleet(who, "a power policy")
         said = parse(spec.text, source=name)
         if said.name and said.name != name:
@@ -63,21 +67,23 @@ class PolicyService:
         return self._detail(await self._records.put(record))
 
     async def enable(self, who: Principal, name: str) -> PolicyDetail:
-        """Let it run; another that did does not any more."""
+        """Let it run. Another that did does not any more."""
         self._nodes.need_whole_fleet(who, "a power policy")
         return self._detail(await self._records.enable(who.name, name, self._now()))
 
     async def disable(self, who: Principal, name: str) -> PolicyDetail:
-        """Let it run no longer; caps stay as they are."""
+        """Let it run no longer. Caps stay as they are."""
         self._nodes.need_whole_fleet(who, "a power policy")
         self._records.get(name)
         return self._detail(await self._records.disable(who.name, name, self._now()))
 
     async def delete(self, who: Principal, name: str) -> None:
+        """Remove a policy that is not enabled."""
         self._nodes.need_whole_fleet(who, "a power policy")
         await self._records.delete(who.name, name)
 
     async def note_simulation(self, who: Principal, spec: SimulationSpec) -> SimulationView:
+        """Note that a policy's content was simulated, and what came of it."""
         parse(spec.text, source="text")
         if spec.peak > spec.limit:
             raise BadRequest("more was drawn than the limit allows", where="peak", hint="change the policy")

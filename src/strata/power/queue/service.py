@@ -33,6 +33,7 @@ class PowerQueue:
         """As it was read at a revision: it is decoded again only where it has changed."""
 
     async def tell(self, who: Principal, told: QueueTold) -> QueueView:
+        """Tell of the whole queue. It replaces what was told before, and is not gone by after ``good_for`` seconds."""
         now = self._fleet.controller.clock.wall()
         rows = {name: [msgspec.structs.astuple(one) for one in getattr(told, name)] for name in ("waiting", "running")}
         kept = {"author": who.name, "time": now, "good_until": now + told.good_for, **rows}
@@ -44,6 +45,7 @@ class PowerQueue:
         return await self.queue(who)
 
     async def queue(self, who: Principal) -> QueueView:
+        """Which jobs wait and how long those that run still may, as it was last told, and whether policies go by it."""
         found = await self._latest()
         return QueueView(**msgspec.structs.asdict(found), fresh=found.is_fresh(self._fleet.controller.clock.wall()))
 

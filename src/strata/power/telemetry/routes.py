@@ -5,24 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-import msgspec
 from litestar import get
-from litestar.openapi import ResponseSpec
 from litestar.openapi.spec import OpenAPIResponse, Operation
 from litestar.params import QueryParameter
 from litestar.response import Stream
 
-from strata.api.http import AnyRequest, seal, unseal
-from strata.api.rights import needs
+from strata.api.http import AnyRequest
+from strata.api.rights import answers, needs
+from strata.api.routing import Routes
 from strata.api.services import Asked, Cursor, Limit, Select, Time
-from strata.power.telemetry.records import CabinetsPower, MachineMeasured, NodePowerPage, PowerHistory, SystemPower
 from strata.power.telemetry.service import PowerService
 
 _TAG = "power"
 _PARQUET = "application/vnd.apache.parquet"
-_FILE = ResponseSpec(
-    data_container=bytes, description="The file, in pieces.", media_type="text/csv", generate_examples=False
-)
+_FILE = answers(bytes, "The file, in pieces.", "text/csv")
 
 Step = Annotated[
     float, QueryParameter(ge=0, le=1e7, description="Seconds that one value stands for. Default: about 240 values.")
@@ -40,35 +36,6 @@ Sort = Annotated[
 ]
 Format = Annotated[Literal["", "csv", "parquet"], QueryParameter(description="Default: as `Accept` says, else csv.")]
 Each = Annotated[bool, QueryParameter(description="Also every node's own values (at most 1000 nodes).")]
-
-
-@get("/v1/power/nodes", tags=[_TAG], **needs("read", "power", 404))
-async def list_node_power(
-    ask: Asked, select: Select = "*", sort: Sort = "", limit: Limit = 1000, cursor: Cursor = None
-) -> NodePowerPage:
-    """What the selected nodes draw now: as last measured, and nothing where that is too long ago."""
-    page = await ask.of(PowerService).nodes(ask.who, select, sort, limit, unseal(cursor))
-    return msgspec.structs.replace(page, next=seal(page.next or None) or "")
-
-
-@get("/v1/power/machine", tags=[_TAG], **needs("read", "power"))
-async def machine_power(ask: Asked, metric: Metric = "power") -> MachineMeasured:
-    """A metric of all nodes at once, in the order of `/v1/machine`: what a picture of the machine is coloured by."""
-    return await ask.of(PowerService).machine(ask.who, metric)
-
-
-@get("/v1/power/history", tags=[_TAG], **needs("read", "power", 404, 410))
-async def power_history(
-    ask: Asked,
-    select: Select = "*",
-    metric: Metric = "power",
-    start: Time = None,
-    end: Time = None,
-    step: Step = 0.0,
-    each: Each = False,
-) -> PowerHistory:
-    """A metric of the selected nodes over time; by default their power in the last hour."""
-    return await ask.of(PowerService).history(ask.who, select, metric, start, end, step, each=each)
 
 
 @dataclass
@@ -99,13 +66,30 @@ async def power_samples(
     return Stream(pieces, media_type=_PARQUET if kind == "parquet" else "text/csv")
 
 
-@get("/v1/power/system", tags=[_TAG], **needs("read", "power", 410))
-async def system_power(ask: Asked, start: Time = None, end: Time = None, step: Step = 0.0) -> SystemPower:
-    """What all nodes draw together: now, and over a time (by default five minutes)."""
-    return await ask.of(PowerService).system(ask.who, start, end, step)
-
-
-@get("/v1/power/cabinets", tags=[_TAG], **needs("read", "power", 410))
-async def cabinet_power(ask: Asked, start: Time = None, end: Time = None, step: Step = 0.0) -> CabinetsPower:
-    """What the nodes of each cabinet draw: now, and over a time (by default five minutes)."""
-    return await ask.of(PowerService).cabinets(ask.who, start, end, step)
+_ROUTES = Routes(PowerService, "power", tag=_TAG)
+_ROUTES.get(
+    "list_node_power",
+    "/v1/power/nodes",
+    PowerService.nodes,
+    404,
+    select=Select,
+    sort=Sort,
+    limit=Limit,
+    cursor=Cursor,
+)
+_ROUTES.get("machine_power", "/v1/power/machine", PowerService.machine, metric=Metric)
+_ROUTES.get(
+    "power_history",
+    "/v1/power/history",
+    PowerService.history,
+    404,
+    410,
+    select=Select,
+    metric=Metric,
+    start=Time,
+    end=Time,
+    step=Step,
+    each=Each,
+)
+_ROUTES.get("system_power", "/v1/power/system", PowerService.system, 410, start=Time, end=Time, step=Step)
+_ROUTES.get("cabinet_power", "/v1/power/cabinets", PowerService.cabinets, 410, start=Time, end=Time, step=Step)

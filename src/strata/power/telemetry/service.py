@@ -59,8 +59,10 @@ class PowerService:
         """Seconds after which a value says nothing of now: three looks that were missed."""
         return 3 * self._interval() + 5
 
-    async def nodes(self, who: Principal, select: str, sort: str, limit: int, after: str) -> NodePowerPage:
-        """Nodes by name, or with ``sort`` those with the highest (``-power``) or lowest (``power``) value."""
+    async def nodes(
+        self, who: Principal, select: str = "*", sort: str = "", limit: int = 1000, after: str = ""
+    ) -> NodePowerPage:
+        """What the selected nodes draw now: as last measured, and nothing where that is too long ago."""
         chosen = self._nodes.seen(who, select)
         column = sort.removeprefix("-")
         if sort and column not in SORTS:
@@ -93,8 +95,9 @@ class PowerService:
             next=following or "",
         )
 
-    async def machine(self, who: Principal, metric: str) -> MachineMeasured:
-        """The newest value of every node that the caller may see, by its position in the machine."""
+    async def machine(self, who: Principal, metric: str = "power") -> MachineMeasured:
+        """A metric of all nodes at once, in the order of ``/v1/machine``: what a picture of the machine is coloured
+        by."""
         machine = self._nodes.of(MachineService).places(who)
         found = await self._latest(metric, machine.nodes)
         values = np.round(found.values, 1).tolist()
@@ -108,15 +111,15 @@ class PowerService:
     async def history(
         self,
         who: Principal,
-        select: str,
-        metric: str,
-        start: float | None,
-        end: float | None,
-        step: float,
+        select: str = "*",
+        metric: str = "power",
+        start: float | None = None,
+        end: float | None = None,
+        step: float = 0.0,
         *,
         each: bool = False,
     ) -> PowerHistory:
-        """A metric of the selected nodes together, and with ``each`` of every one of them."""
+        """A metric of the selected nodes over time; by default their power in the last hour."""
         known = metric_named(metric)
         chosen = self._summed(who) if select == "*" else self._nodes.seen(who, select)
         start, end = self._span(start, end, 3600.0)
@@ -197,7 +200,10 @@ class PowerService:
             )
         return tuple(sorted(found, key=lambda one: one.node))
 
-    async def system(self, who: Principal, start: float | None, end: float | None, step: float) -> SystemPower:
+    async def system(
+        self, who: Principal, start: float | None = None, end: float | None = None, step: float = 0.0
+    ) -> SystemPower:
+        """What all nodes draw together: now, and over a time (by default five minutes)."""
         chosen = self._summed(who)
         start, end = self._span(start, end, RECENT)
         step = whole(max(self._step(start, end, step), self._interval()))
@@ -215,7 +221,10 @@ class PowerService:
             known=min(1.0, known),
         )
 
-    async def cabinets(self, who: Principal, start: float | None, end: float | None, step: float) -> CabinetsPower:
+    async def cabinets(
+        self, who: Principal, start: float | None = None, end: float | None = None, step: float = 0.0
+    ) -> CabinetsPower:
+        """What the nodes of each cabinet draw: now, and over a time (by default five minutes)."""
         chosen = self._summed(who)
         start, end = self._span(start, end, RECENT)
         step = whole(max(self._step(start, end, step), self._interval(), (end - start) / 60))

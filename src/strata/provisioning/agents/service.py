@@ -62,7 +62,8 @@ class AgentService:
         self._elsewhere = elsewhere
 
     async def agent(self, who: Principal, name: str) -> a.AgentView:
-        """What a node's agent last said, to whichever controller."""
+        """What the node's agent last said, to whichever controller: its personality, each member's state and reason,
+        health, metrics."""
         self._service.index(who, name)
         peer = self._elsewhere.leader(name) if self._elsewhere is not None else None
         if self._elsewhere is None or peer is None:
@@ -89,7 +90,8 @@ class AgentService:
         )
 
     async def inventory(self, who: Principal, name: str) -> a.InventoryView:
-        """What it said of its hardware. It says that once a boot, to one controller: the newest is what counts."""
+        """What the node's agent said of its hardware. It says that once a boot, to one controller: the newest is what
+        counts."""
         self._service.index(who, name)
         told = [await self.inventory_here(name), *await self._all_others("inventory", name, a.InventoryView | None)]
         found: list[a.InventoryView] = [view for view in told if view is not None]
@@ -140,7 +142,7 @@ class AgentService:
         return frozenset(digest for digest in found if DIGEST.match(digest))
 
     async def unknown(self, who: Principal) -> ListOf[a.UnknownMachine]:
-        """The machines that wait to be adopted."""
+        """Machines that booted, are no nodes, and wait to be adopted."""
         self._service.need_whole_fleet(who, "machines that nobody knows")
         return ListOf(items=await self._strangers())
 
@@ -180,7 +182,7 @@ class AgentService:
         return [answer for answer in answers if not isinstance(answer, BaseException)]
 
     async def adopt(self, who: Principal, mac: str, wanted: a.AdoptMachine) -> NodeView:
-        """Make a node of one: it boots as that the next time that it says hello."""
+        """Make a node of one. It boots as that node within half a minute."""
         machine = await self._stranger(mac)
         first = InterfaceSpec(mac=machine.mac, address=wanted.address, name="boot")
         others = (InterfaceSpec(mac=other) for other in machine.macs if other != machine.mac)
@@ -197,7 +199,7 @@ class AgentService:
         return self._service.view.node(self._service.registry.index_of(wanted.name))
 
     async def forget(self, who: Principal, mac: str) -> None:
-        """Not to be shown any more, until it says hello again."""
+        """Forget one, until it says hello again."""
         self._service.need_whole_fleet(who, "machines that nobody knows")
         elsewhere = await self._all_others("forget", mac, bool)
         if not await self.forget_here(mac) and not any(elsewhere):

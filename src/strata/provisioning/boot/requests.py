@@ -28,11 +28,11 @@ class BootControl:
         self._identity = identity
 
     async def profiles(self, who: Principal) -> Sequence[b.ProfileView]:
-        """All profiles, by name."""
+        """All boot profiles. A node boots the one that its desire for ``minos`` names, else ``default``."""
         return [await self.profile(who, name) for name in sorted(self._profiles.all)]
 
     async def profile(self, who: Principal, name: str) -> b.ProfileView:
-        """One profile, and how many of the caller's nodes are wanted to boot it."""
+        """One boot profile, and what it comes to now."""
         found = self._profiles.get(name)
         builds = self._boot.builds.by_architecture(found.minos)
         arch = max(builds, default="")  # x86_64, where there is one
@@ -48,23 +48,23 @@ class BootControl:
         )
 
     async def put_profile(self, who: Principal, name: str, profile: b.Profile, expected: int | None) -> b.ProfileView:
-        """Create or replace."""
+        """Create or replace a boot profile."""
         await self._profiles.put(name, profile, who.name, expected)
         self._look(name)
         return await self.profile(who, name)
 
     async def delete_profile(self, who: Principal, name: str, expected: int | None) -> None:
-        """Remove one that nobody wants."""
+        """Remove a boot profile that no node is set to boot."""
         await self._profiles.delete(name, who.name, users=self._wanted(name), expected=expected)
 
     async def script(self, who: Principal, node: str) -> b.ScriptView:
-        """What the node would be told if it asked now."""
+        """The script that the node would get if it asked now. Changes nothing."""
         self._service.index(who, node)
         generation = self._identity.record(node).generation + 1
         return b.ScriptView(node=node, generation=generation, script=await self._boot.preview(node))
 
-    async def status(self, who: Principal, select: str, limit: int, after: str) -> b.BootStatusPage:
-        """How the selected nodes' boots went, by name."""
+    async def status(self, who: Principal, select: str = "*", limit: int = 1000, after: str = "") -> b.BootStatusPage:
+        """How nodes' boots went: generations, attempts, when they asked and when they arrived."""
         names = sorted(self._service.view.names(self._service.seen(who, select)))
         first = int(np.searchsorted(names, after, side="right")) if after and names else 0
         page = names[first : first + limit]
@@ -74,7 +74,8 @@ class BootControl:
         )
 
     async def revoke(self, who: Principal, node: str) -> b.BootStatusView:
-        """Make the node's certificate good for nothing. Facts show it at once: nobody waits until it is missed."""
+        """Make the node's certificate good for nothing; its next boot gets a new one. Facts show it at once: nobody
+        waits until it is missed."""
         self._service.index(who, node)
         await self._service.ledger.commit(who.name, "boot.revoke", node, [])
         await self._identity.revoke(node, who.name)

@@ -2,15 +2,8 @@
 
 from __future__ import annotations
 
-from litestar import get
-
-from strata.api.rights import needs
-from strata.api.services import Asked
-from strata.provisioning.bootnets.records import NetworkList
+from strata.api.routing import Routes
 from strata.provisioning.bootnets.service import BootNetworks
 
-
-@get("/v1/networks", tags=["booting"], **needs("read", "boot"))
-async def list_networks(ask: Asked) -> NetworkList:
-    """All networks that machines boot from, and where the controller that answers serves them."""
-    return await ask.of(BootNetworks).all(ask.who)
+_ROUTES = Routes(BootNetworks, "boot", tag="booting")
+_ROUTES.get("list_networks", "/v1/networks", BootNetworks.all)

@@ -67,7 +67,7 @@ class BootNetworks:
         await self.records.stop()
 
     async def all(self, who: Principal) -> NetworkList:
-        """What is declared, and what this controller serves of it."""
+        """All networks that machines boot from, and where the controller that answers serves them."""
         found = self._here()
         items = [self._view(name, entry, found) for name, entry in self.records.sorted]
         named = {id(subnet) for subnet in found.names.values()}

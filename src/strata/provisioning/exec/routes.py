@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from litestar import Response, delete, get, post
+from litestar import Response, post
 from litestar.params import JSONBody, QueryParameter
 
 from strata.api.rights import needs
+from strata.api.routing import Routes
 from strata.api.services import Asked, OperationPath
 from strata.provisioning.exec import records as a
 from strata.provisioning.exec.service import ExecService
@@ -25,13 +26,6 @@ async def begin_exec(ask: Asked, data: JSONBody[a.ExecRequest]) -> Response[a.Ex
     return Response(view, headers={"Location": f"/v1/exec/{view.id}"})
 
 
-@get("/v1/exec/{job:str}", tags=[_TAG], **needs("read", "exec", 404))
-async def show_exec(ask: Asked, job: OperationPath, after: After = 0, wait: Wait = 0.0) -> a.ExecView:
-    """What has come of it so far, from the result `after` on."""
-    return await ask.of(ExecService).show(ask.who, job, after, wait)
-
-
-@delete("/v1/exec/{job:str}", tags=[_TAG], **needs("delete", "exec", 404))
-async def cancel_exec(ask: Asked, job: OperationPath) -> None:
-    """End it wherever it still runs. Its results stay."""
-    await ask.of(ExecService).cancel(ask.who, job)
+_ROUTES = Routes(ExecService, "exec", tag=_TAG)
+_ROUTES.get("show_exec", "/v1/exec/{job:str}", ExecService.show, 404, job=OperationPath, after=After, wait=Wait)
+_ROUTES.delete("cancel_exec", "/v1/exec/{job:str}", ExecService.cancel, 404, job=OperationPath)

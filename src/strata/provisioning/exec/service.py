@@ -147,14 +147,14 @@ class ExecService:
         run.task = asyncio.create_task(self._work(run), name=f"exec {run.id}")
         return run.view(0)
 
-    async def show(self, who: Principal, ident: str, after: int, wait: float) -> a.ExecView:
-        """What has come of it; waits up to ``wait`` seconds for more than ``after`` results."""
+    async def show(self, who: Principal, ident: str, after: int = 0, wait: float = 0.0) -> a.ExecView:
+        """What has come of it so far, from the result ``after`` on; waits up to ``wait`` seconds for more."""
         run = self._find(who, ident)
         await run.wait(after, wait)
         return run.view(after)
 
     async def cancel(self, who: Principal, ident: str) -> None:
-        """End it on every node where it still runs."""
+        """End it wherever it still runs. Its results stay."""
         run = self._find(who, ident)
         self._cancel(run)
 

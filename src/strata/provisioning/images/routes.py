@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from litestar import delete, get, post, put
-from litestar.openapi.datastructures import ResponseSpec
-from litestar.params import JSONBody, PathParameter, QueryParameter
+from litestar import delete, get, put
+from litestar.params import PathParameter, QueryParameter
 from litestar.response import Stream
 
 from strata.api.http import AnyRequest
-from strata.api.rights import needs
+from strata.api.rights import answers, needs
+from strata.api.routing import Routes
 from strata.api.services import Asked
 from strata.core.errors import BadRequest
-from strata.core.texts import ListOf
 from strata.provisioning.images import records as iv
 from strata.provisioning.images.compare import Difference
 from strata.provisioning.images.service import ImageService
@@ -26,54 +25,6 @@ NamePath = Annotated[str, PathParameter(pattern=iv.IMAGE_NAME, max_length=63)]
 TagPath = Annotated[str, PathParameter(pattern=iv.IMAGE_TAG, max_length=63)]
 UploadPath = Annotated[str, PathParameter(pattern=iv.UPLOAD, max_length=32)]
 Offset = Annotated[int, QueryParameter(ge=0, le=2**50, description="Where it begins, in bytes.")]
-
-
-@get("/v1/images", tags=[_TAG], **needs("read", "image"))
-async def list_images(ask: Asked) -> ListOf[iv.ImageRow]:
-    """All tags, and what each stands for."""
-    return ListOf(items=tuple(await ask.of(ImageService).list(ask.who)))
-
-
-@post("/v1/images", tags=[_TAG], status_code=202, **needs("create", "image", 404, body=True))
-async def import_image(ask: Asked, data: JSONBody[iv.ImportRequest]) -> iv.WorkView:
-    """Import an image from an upload (an OCI layout, a docker archive or plain files, as a tar) or from a registry."""
-    return await ask.of(ImageService).bring(ask.who, data)
-
-
-@get("/v1/images/{name:str}/{tag:str}", tags=[_TAG], **needs("read", "image", 404))
-async def show_image(ask: Asked, name: NamePath, tag: TagPath) -> iv.ImageView:
-    """One image: how it runs, its layers, what the name's tags stood for before."""
-    return await ask.of(ImageService).show(ask.who, name, tag)
-
-
-@put("/v1/images/{name:str}/{tag:str}", tags=[_TAG], **needs("change", "image", 404, 409, body=True))
-async def move_tag(ask: Asked, name: NamePath, tag: TagPath, data: JSONBody[iv.MoveRequest]) -> iv.ImageView:
-    """Let a tag stand for an image that is there: promotion, and the way back. It is a new release of the name."""
-    return await ask.of(ImageService).move(ask.who, name, tag, data)
-
-
-@delete("/v1/images/{name:str}/{tag:str}", tags=[_TAG], **needs("delete", "image", 404, 409))
-async def delete_image(ask: Asked, name: NamePath, tag: TagPath) -> None:
-    """Let a tag stand for nothing. For a week it can be had back."""
-    await ask.of(ImageService).delete(ask.who, name, tag)
-
-
-@post("/v1/images/{name:str}/{tag:str}/undelete", tags=[_TAG], status_code=200, **needs("create", "image", 404, 409))
-async def undelete_image(ask: Asked, name: NamePath, tag: TagPath) -> iv.ImageView:
-    """Take the last deletion of a tag back."""
-    return await ask.of(ImageService).undelete(ask.who, name, tag)
-
-
-@post("/v1/images/{name:str}/{tag:str}/sign", tags=[_TAG], status_code=200, **needs("create", "image", 404))
-async def sign_image(ask: Asked, name: NamePath, tag: TagPath) -> iv.ImageView:
-    """Sign the release again, with the key of now."""
-    return await ask.of(ImageService).sign(ask.who, name, tag)
-
-
-@get("/v1/images/{name:str}/{tag:str}/verify", tags=[_TAG], **needs("read", "image", 404))
-async def verify_image(ask: Asked, name: NamePath, tag: TagPath) -> iv.VerdictView:
-    """Check the signature and every byte of the image on this controller. Changes nothing."""
-    return await ask.of(ImageService).verify(ask.who, name, tag)
 
 
 @get("/v1/images/{name:str}/{tag:str}/diff", tags=[_TAG], **needs("read", "image", 404))
@@ -94,34 +45,19 @@ async def diff_images(
     return await ask.of(ImageService).diff(ask.who, f"{name}:{tag}", other)
 
 
+_TAR = answers(bytes, "A tar of an OCI layout, with the signed release in `release.json`.", "application/x-tar")
+
+
 @get(
     "/v1/images/{name:str}/{tag:str}/export",
     tags=[_TAG],
     media_type="application/x-tar",
-    **needs(
-        "read",
-        "image-content",
-        404,
-        also={
-            200: ResponseSpec(
-                data_container=bytes,
-                description="A tar of an OCI layout, with the signed release in `release.json`.",
-                media_type="application/x-tar",
-                generate_examples=False,
-            )
-        },
-    ),
+    **needs("read", "image-content", 404, also={200: _TAR}),
 )
 async def export_image(ask: Asked, name: NamePath, tag: TagPath) -> Stream:
     """The whole image in one file, which `import` and other tools take."""
     pieces = await ask.of(ImageService).export(ask.who, name, tag)
     return Stream(pieces, media_type="application/x-tar")
-
-
-@post("/v1/image-uploads", tags=[_TAG], status_code=201, **needs("create", "image"))
-async def begin_upload(ask: Asked) -> iv.UploadView:
-    """Begin to send a file. It is gone a day after the last piece."""
-    return await ask.of(ImageService).begin_upload(ask.who)
 
 
 @put("/v1/image-uploads/{upload:str}", tags=[_TAG], **needs("create", "image", 404, 409, 413))
@@ -141,19 +77,41 @@ async def drop_upload(ask: Asked, upload: UploadPath) -> None:
     await ask.of(ImageService).drop_upload(ask.who, upload)
 
 
-@post("/v1/image-builds", tags=[_TAG], status_code=202, **needs("create", "image", 404, body=True))
-async def build_image(ask: Asked, data: JSONBody[iv.BuildRequest]) -> iv.WorkView:
-    """Build an image from an uploaded recipe or Containerfile."""
-    return await ask.of(ImageService).build(ask.who, data)
+_IMAGE = Routes(ImageService, "image", tag=_TAG)
+_IMAGE_CONTENT = Routes(ImageService, "image-content", tag=_TAG)
 
-
-@get("/v1/image-logs/{log:str}", tags=[_TAG], **needs("read", "image-content", 404))
-async def show_image_log(ask: Asked, log: UploadPath, offset: Offset = 0) -> iv.LogPart:
-    """What was said while an image was made, from a place on. Ask again from `next` while its operation runs."""
-    return await ask.of(ImageService).log(ask.who, log, offset)
-
-
-@post("/v1/image-gc", tags=[_TAG], status_code=200, **needs("delete", "image", body=True))
-async def collect_images(ask: Asked, data: JSONBody[iv.GcRequest]) -> iv.GcView:
-    """Remove images that nothing stands for, and files of none; or say what would go."""
-    return await ask.of(ImageService).gc(ask.who, data)
+_IMAGE.get("list_images", "/v1/images", ImageService.list)
+_IMAGE.post("import_image", "/v1/images", ImageService.bring, "create", 404, success=202)
+_IMAGE.get("show_image", "/v1/images/{name:str}/{tag:str}", ImageService.show, 404, name=NamePath, tag=TagPath)
+_IMAGE.put(
+    "move_tag", "/v1/images/{name:str}/{tag:str}", ImageService.move, "change", 404, 409, name=NamePath, tag=TagPath
+)
+_IMAGE.delete(
+    "delete_image", "/v1/images/{name:str}/{tag:str}", ImageService.delete, 404, 409, name=NamePath, tag=TagPath
+)
+_IMAGE.post(
+    "undelete_image",
+    "/v1/images/{name:str}/{tag:str}/undelete",
+    ImageService.undelete,
+    "create",
+    404,
+    409,
+    name=NamePath,
+    tag=TagPath,
+)
+_IMAGE.post(
+    "sign_image",
+    "/v1/images/{name:str}/{tag:str}/sign",
+    ImageService.sign,
+    "create",
+    404,
+    name=NamePath,
+    tag=TagPath,
+)
+_IMAGE.get(
+    "verify_image", "/v1/images/{name:str}/{tag:str}/verify", ImageService.verify, 404, name=NamePath, tag=TagPath
+)
+_IMAGE.post("begin_upload", "/v1/image-uploads", ImageService.begin_upload, "create", success=201)
+_IMAGE.post("build_image", "/v1/image-builds", ImageService.build, "create", 404, success=202)
+_IMAGE_CONTENT.get("show_image_log", "/v1/image-logs/{log:str}", ImageService.log, 404, log=UploadPath, offset=Offset)
+_IMAGE.post("collect_images", "/v1/image-gc", ImageService.gc, "delete")

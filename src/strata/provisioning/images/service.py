@@ -53,12 +53,12 @@ class ImageService:
     # -- looking
 
     async def list(self, who: Principal) -> Sequence[iv.ImageRow]:
-        """All tags, by name."""
+        """All tags, and what each stands for."""
         names = self._images.catalogue.names
         return [self._row(tagged) for name in sorted(names) for _, tagged in sorted(names[name].tags.items())]
 
     async def show(self, who: Principal, name: str, tag: str) -> iv.ImageView:
-        """One tag and its image."""
+        """One image: how it runs, its layers, what the name's tags stood for before."""
         return self._view(f"{name}:{tag}")
 
     async def diff(self, who: Principal, before: str, after: str) -> Difference:
@@ -66,7 +66,7 @@ class ImageService:
         return await self._images.diff(before, after)
 
     async def verify(self, who: Principal, name: str, tag: str) -> iv.VerdictView:
-        """Look at every byte and at the signature."""
+        """Check the signature and every byte of the image on this controller. Changes nothing."""
         problems = await self._images.verify(f"{name}:{tag}")
         return iv.VerdictView(ok=not problems, problems=tuple(problems))
 
@@ -77,17 +77,17 @@ class ImageService:
     # -- changing
 
     async def move(self, who: Principal, name: str, tag: str, request: iv.MoveRequest) -> iv.ImageView:
-        """Let a tag stand for an image that is there."""
+        """Let a tag stand for an image that is there: promotion, and the way back. It is a new release of the name."""
         await self._images.catalogue.move(who.name, request.source, f"{name}:{tag}", create=request.create)
         return self._view(f"{name}:{tag}")
 
     async def sign(self, who: Principal, name: str, tag: str) -> iv.ImageView:
-        """Sign again, with the key of now."""
+        """Sign the release again, with the key of now."""
         await self._images.catalogue.sign(who.name, f"{name}:{tag}")
         return self._view(f"{name}:{tag}")
 
     async def delete(self, who: Principal, name: str, tag: str) -> None:
-        """Let the tag stand for nothing, unless nodes run it or may be told to."""
+        """Let a tag stand for nothing, unless nodes run it or may be told to. For a week it can be had back."""
         if sets := self._used_by(f"{name}:{tag}"):
             raise Refused(
                 f"the personality {sets[0]} is made of it" + (f", and {len(sets) - 1} more" if sets[1:] else ""),
@@ -98,19 +98,19 @@ class ImageService:
         await self._images.catalogue.delete(who.name, f"{name}:{tag}")
 
     async def undelete(self, who: Principal, name: str, tag: str) -> iv.ImageView:
-        """Take the last deletion back."""
+        """Take the last deletion of a tag back."""
         await self._images.catalogue.undelete(who.name, f"{name}:{tag}")
         return self._view(f"{name}:{tag}")
 
     async def gc(self, who: Principal, request: iv.GcRequest) -> iv.GcView:
-        """Remove what nothing stands for and no node runs."""
+        """Remove images that nothing stands for, and files of none; or say what would go."""
         held = await self._held()
         return await self._images.gc(who.name, dry_run=request.dry_run, keep=request.keep, held=held)
 
     # -- making
 
     async def begin_upload(self, who: Principal) -> iv.UploadView:
-        """Room for a file that will come in pieces."""
+        """Begin to send a file. It is gone a day after the last piece."""
         return iv.UploadView(id=await self._images.uploads.begin(), size=0)
 
     async def write_upload(self, who: Principal, upload: str, offset: int, data: bytes) -> iv.UploadView:
@@ -122,7 +122,8 @@ class ImageService:
         await self._images.uploads.remove(upload)
 
     async def bring(self, who: Principal, request: iv.ImportRequest) -> iv.WorkView:
-        """Import; an operation."""
+        """Import an image from an upload (an OCI layout, a docker archive or plain files, as a tar) or from a
+        registry."""
         if bool(request.upload) == bool(request.registry):
             raise BadRequest("an image comes either from an upload or from a registry", where="upload, registry")
         if request.upload:
@@ -139,12 +140,13 @@ class ImageService:
         return await self._start("image-import", who, f"{request.name}:{request.tag}", arguments)
 
     async def build(self, who: Principal, request: iv.BuildRequest) -> iv.WorkView:
-        """Build; an operation."""
+        """Build an image from an uploaded recipe or Containerfile."""
         self._images.uploads.path(request.upload)
         return await self._start("image-build", who, f"{request.name}:{request.tag}", {"upload": request.upload})
 
-    async def log(self, who: Principal, ident: str, offset: int) -> iv.LogPart:
-        """What was said while an image was made, from ``offset`` on."""
+    async def log(self, who: Principal, ident: str, offset: int = 0) -> iv.LogPart:
+        """What was said while an image was made, from ``offset`` on. Ask again from ``next`` while its operation
+        runs."""
         path = self._images.shelf.log(ident)
 
         def read() -> tuple[bytes, int]:

@@ -13,12 +13,7 @@ _PERSONALITIES = Named(
     plural="personalities",
     current=PersonalityService.show,
 )
-_PERSONALITIES.list(PersonalityService.all, "All personalities.")
-_PERSONALITIES.show(PersonalityService.show, "One personality, and what its tags stand for now.")
-_PERSONALITIES.put(
-    PersonalityService.put,
-    "Create or replace a personality. Nodes that it is set on change over. `If-Match` is honoured.",
-)
-_PERSONALITIES.delete(
-    PersonalityService.delete, "Remove a personality that no node is set to run. `If-Match` is honoured."
-)
+_PERSONALITIES.list(PersonalityService.all)
+_PERSONALITIES.show(PersonalityService.show)
+_PERSONALITIES.put(PersonalityService.put)
+_PERSONALITIES.delete(PersonalityService.delete)

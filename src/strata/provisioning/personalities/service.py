@@ -29,15 +29,15 @@ class PersonalityService:
         self._sets = sets
 
     async def all(self, who: Principal) -> Sequence[PersonalityView]:
-        """All of them, by name."""
+        """All personalities."""
         return [self._view(who, personality) for _, personality in self._sets.records.sorted]
 
     async def show(self, who: Principal, name: str) -> PersonalityView:
-        """One of them, and how many of the caller's nodes have it, or should."""
+        """One personality, and what its tags stand for now."""
         return self._view(who, self._sets.records.get(name))
 
     async def put(self, who: Principal, name: str, spec: PersonalitySpec, expected: int | None) -> PersonalityView:
-        """Create or replace one; refused where one of its images is not in the repository."""
+        """Create or replace a personality. Nodes that it is set on change over."""
         personality = Personality(name=name, members=spec.members, description=spec.description)
         check(personality)
         resolved = await self._sets.trial(personality)
@@ -47,7 +47,7 @@ class PersonalityService:
         return self._view(who, personality)
 
     async def delete(self, who: Principal, name: str, expected: int | None) -> None:
-        """Remove one that nobody wants."""
+        """Remove a personality that no node is set to run."""
         self._sets.records.get(name)
         wanted = self._wanted(name)
         if wanted:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import click
 
 from strata.cli import listing as ls
+from strata.cli.named import Named
 from strata.cli.session import Session, pass_session
 from strata.cli.times import when
-from strata.cli.words import items
 
 FIELDS = (
     ls.plain("mac"),
@@ -25,16 +25,12 @@ def unknown() -> None:
     """Adopt machines that booted and that nobody knows."""
 
 
-@unknown.command("list")
-@ls.listing(FIELDS)
-@pass_session
-def list_(session: Session, view: ls.Listing) -> None:
-    """List the machines that wait to be adopted, the newest first.
-
-    \b
-    Example: strata boot unknown list --columns mac,serial,peer
-    """
-    ls.show(session, FIELDS, items(session.client.get("/v1/boot/unknown")), view)
+_UNKNOWN = Named(unknown, "machine", "/v1/boot/unknown", FIELDS)
+_UNKNOWN.list(
+    "List the machines that wait to be adopted, the newest first.",
+    "strata boot unknown list --columns mac,serial,peer",
+    sort="",
+)
 
 
 @unknown.command()

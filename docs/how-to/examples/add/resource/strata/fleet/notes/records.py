@@ -20,9 +20,3 @@ class NoteView(Out, frozen=True, kw_only=True):
 
     node: str
     text: str
-
-
-class NoteList(Out, frozen=True, kw_only=True):
-    """All notes, by node."""
-
-    items: tuple[NoteView, ...]

@@ -2,24 +2,10 @@
 
 from __future__ import annotations
 
-from litestar import get, put
-from litestar.params import JSONBody
-
-from strata.api.rights import needs
-from strata.api.services import Asked, NodePath
-from strata.fleet.notes.records import Note, NoteList, NoteView
+from strata.api.routing import Routes
+from strata.api.services import NodePath
 from strata.fleet.notes.service import Notes
 
-_TAG = "notes"
-
-
-@get("/v1/notes", tags=[_TAG], **needs("read", "note"))
-async def list_notes(ask: Asked) -> NoteList:
-    """All notes."""
-    return await ask.of(Notes).all(ask.who)
-
-
-@put("/v1/notes/{name:str}", tags=[_TAG], **needs("change", "note", 404, body=True))
-async def put_note(ask: Asked, name: NodePath, data: JSONBody[Note]) -> NoteView:
-    """Create or replace the note about a node."""
-    return await ask.of(Notes).put(ask.who, name, data)
+_ROUTES = Routes(Notes, "note", tag="notes")
+_ROUTES.get("list_notes", "/v1/notes", Notes.all)
+_ROUTES.put("put_note", "/v1/notes/{name:str}", Notes.put, "change", 404, name=NodePath)

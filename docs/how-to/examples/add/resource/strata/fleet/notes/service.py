@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from strata.fleet.access.principal import Principal
 from strata.fleet.fleet import Fleet
-from strata.fleet.notes.records import Note, NoteList, NoteView
+from strata.fleet.notes.records import Note, NoteView
 from strata.store.records import Records
 
 
@@ -16,12 +18,12 @@ class Notes:
         self._notes = Records(fleet.store, fleet.ledger, Note, kind="note", listed_by="strata note list")
         self.start, self.stop = self._notes.start, self._notes.stop
 
-    async def all(self, who: Principal) -> NoteList:
-        """All of them."""
-        return NoteList(items=tuple(NoteView(node=node, text=note.text) for node, note in self._notes.sorted))
+    async def all(self, who: Principal) -> Sequence[NoteView]:
+        """All notes."""
+        return [NoteView(node=node, text=note.text) for node, note in self._notes.sorted]
 
     async def put(self, who: Principal, node: str, note: Note) -> NoteView:
-        """Write one down; ``NotFound`` where there is no such node."""
+        """Create or replace the note about a node."""
         self._fleet.registry.node(node)
         await self._notes.put(who.name, node, note)
         return NoteView(node=node, text=note.text)

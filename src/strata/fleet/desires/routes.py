@@ -1,4 +1,4 @@
-"""Desires on many nodes, and what they would lead to."""
+"""Desires on many nodes, what they would lead to, and the documents that hold them."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from litestar import Response, post
 from litestar.params import JSONBody
 
 from strata.api.http import AnyRequest, wants_async
+from strata.api.named import Named
 from strata.api.rights import answers, needs
+from strata.api.routing import Routes
 from strata.api.services import Asked
 from strata.core.errors import BadRequest
 from strata.fleet.desires.records import DesireChange, DesireResult
 from strata.fleet.desires.service import DesireService
 from strata.fleet.operations.records import Operation
-from strata.fleet.plans.records import PlanReport, PlanRequest
 from strata.fleet.plans.service import PlanService
 
 _TAG = "desires"
@@ -38,7 +39,11 @@ async def set_desires(
     return Response(outcome)
 
 
-@post("/v1/plan", tags=[_TAG], status_code=200, **needs("read", "desire", 404, body=True))
-async def plan_many(ask: Asked, data: JSONBody[PlanRequest]) -> PlanReport:
-    """What would happen to the selected nodes: a dry run, by class. Changes nothing."""
-    return await ask.of(PlanService).plan_many(ask.who, data)
+_ROUTES = Routes(PlanService, "desire", tag=_TAG)
+_DOCUMENTS = Named("/v1/documents", DesireService, "document", tag="documents", current=DesireService.document)
+_ROUTES.post("plan_many", "/v1/plan", PlanService.plan_many, "read", 404)
+_DOCUMENTS.list(DesireService.documents)
+_DOCUMENTS.show(DesireService.document)
+_DOCUMENTS.delete(DesireService.delete_document)
+_DOCUMENTS.put(DesireService.put_document)
+_DOCUMENTS.routes.post("apply_documents", "/v1/apply", DesireService.apply, "change", 404, 409)

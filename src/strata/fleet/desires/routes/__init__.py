@@ -1,1 +1,0 @@
-"""REST of desires and of the documents that hold them."""
