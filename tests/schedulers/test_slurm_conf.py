@@ -13,7 +13,17 @@ from hypothesis import strategies as st
 from strata.core.errors import BadRequest
 from strata.core.nodeset import expand
 from strata.schedulers.slurm.changes import difference
-from strata.schedulers.slurm.conf import Accounting, Cluster, Gpus, Hardware, Nodes, Partition, Saving, Switch, files
+from strata.schedulers.slurm.conf import (
+    AccountingSpec,
+    Cluster,
+    Gpus,
+    Hardware,
+    Nodes,
+    Partition,
+    Saving,
+    Switch,
+    files,
+)
 from strata.schedulers.slurm.hostlists import hostlist, in_order, natural
 from strata.schedulers.slurm.replies import drain
 from support.slurm import Slurm, own_settings, until
@@ -55,7 +65,7 @@ def test_accelerators_are_in_the_nodes_line_and_their_devices_in_gres_conf() -> 
 
 
 def test_slurmdbd_is_told_who_it_is_and_where_its_password_is_and_not_the_password() -> None:
-    kept = Accounting(host="mgmt1", secret="/run/strata/secrets/slurmdbd", settings={"ArchiveJobs": "yes"})
+    kept = AccountingSpec(host="mgmt1", secret="/run/strata/secrets/slurmdbd", settings={"ArchiveJobs": "yes"})
     made = files(cluster(accounting=kept, settings={"SlurmUser": "hpc"}))
     assert "AccountingStorageType=accounting_storage/slurmdbd\nAccountingStorageHost=mgmt1\n" in made["slurm.conf"]
     said = made["slurmdbd.conf"].splitlines()
@@ -65,7 +75,7 @@ def test_slurmdbd_is_told_who_it_is_and_where_its_password_is_and_not_the_passwo
 
 
 def test_slurmdbd_is_spoken_to_through_the_munge_that_everybody_else_is() -> None:
-    kept = Accounting(host="mgmt1", secret="/s")
+    kept = AccountingSpec(host="mgmt1", secret="/s")
     assert "AccountingStoragePass=/run/m.socket" in conf(
         accounting=kept, settings={"authinfo": "ttl=60,socket=/run/m.socket"}
     )
@@ -75,7 +85,7 @@ def test_slurmdbd_is_spoken_to_through_the_munge_that_everybody_else_is() -> Non
 @pytest.mark.parametrize("key", ["StoragePass", "storagepass", "Include"])
 def test_a_password_is_not_said_where_everybody_sees_it(key: str) -> None:
     with pytest.raises(BadRequest, match="put it into the file of the secret"):
-        files(cluster(accounting=Accounting(host="mgmt1", secret="/s", settings={key: "hunter2"})))
+        files(cluster(accounting=AccountingSpec(host="mgmt1", secret="/s", settings={key: "hunter2"})))
 
 
 def test_what_the_site_says_rules_in_whatever_case_it_is_written() -> None:

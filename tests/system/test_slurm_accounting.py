@@ -21,7 +21,7 @@ from strata.cli.up import accounting
 from strata.platform.slurm.folder import compare, write
 from strata.schedulers.jobs import Array
 from strata.schedulers.runner import Place, Runner
-from strata.schedulers.slurm.conf import SLURMDBD_CONF, Accounting, Cluster, Hardware, Nodes, Partition, files
+from strata.schedulers.slurm.conf import SLURMDBD_CONF, AccountingSpec, Cluster, Hardware, Nodes, Partition, files
 from strata.schedulers.slurm.jobs import SlurmJobs
 from support.slurm import Slurm, free_port, own_settings
 
@@ -39,7 +39,7 @@ def described(directory: Path) -> Cluster:
         controllers=("localhost(127.0.0.1)",),
         nodes=(Nodes(names=(NODE,), hardware=Hardware(), settings=said),),
         partitions=(Partition(name="all", names=(NODE,), settings={"Default": "YES"}),),
-        accounting=Accounting(
+        accounting=AccountingSpec(
             host="localhost",
             address="127.0.0.1",
             secret=str(directory / "db" / accounting.SECRET),

@@ -13,20 +13,10 @@ from collections.abc import Callable, Mapping
 
 from strata.core.errors import Denied
 from strata.fleet.access.principal import Principal
-from strata.schedulers.runner import Account
+from strata.schedulers.runner import Account, look_up
 
 _KNOWN_FOR = 60.0
 """Seconds for which an account is taken to be what it was: the next question would go to a directory server."""
-
-
-def look_up(name: str) -> Account | None:
-    """The account as this machine has it; None: there is none."""
-    try:
-        found = pwd.getpwnam(name)
-    except KeyError:
-        return None
-    shell = found.pw_shell or "/bin/sh"
-    return Account(name=found.pw_name, uid=found.pw_uid, gid=found.pw_gid, home=found.pw_dir, shell=shell)
 
 
 class LocalAccounts:

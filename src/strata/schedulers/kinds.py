@@ -30,6 +30,13 @@ SETTINGS = {
 """Kind → what its commands find their cluster by. Nothing else of the environment can be set."""
 
 
+def check_settings(kind: str, env: Mapping[str, str]) -> None:
+    """Refuse what commands of a kind find no cluster by. Raises ``BadRequest``."""
+    for wrong in sorted(set(env) - set(SETTINGS[kind])):
+        hint = f"{kind} is found by {', '.join(SETTINGS[kind])}"
+        raise BadRequest(f"{wrong} cannot be set", where="env", hint=hint)
+
+
 def open_scheduler(kind: str, runner: Runner, mark: str) -> Scheduler:
     """The adapter of a kind, whose commands ``runner`` runs. ``mark``: how drains of ours are known."""
     return cast("Scheduler", _adapter(KINDS, kind)(runner, mark))

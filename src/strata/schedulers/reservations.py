@@ -49,8 +49,9 @@ class Reservation(msgspec.Struct, frozen=True, kw_only=True):
     state: State
     start: float | None
     end: float | None
-    accounts: tuple[str, ...] = ()
-    nodes: tuple[str, ...] = ()
+    accounts: tuple[str, ...]
+    """Who may use it."""
+    nodes: tuple[str, ...]
 
 
 class Texts(Judgement, Protocol):

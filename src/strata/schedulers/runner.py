@@ -131,18 +131,27 @@ def connecting(kind: str) -> Iterator[None]:
         raise DeviceError(error.detail, node=error.where, hint=hint) from None
 
 
-def find_account(name: str) -> Account:
-    """An account of this machine, by its name. May ask a directory over the network: not for the event loop."""
-    _check_name(name)
+def look_up(name: str) -> Account | None:
+    """An account as this machine has it; None: there is none. May ask a directory over the network: not for the event
+    loop."""
     try:
         found = pwd.getpwnam(name)
     except KeyError:
-        raise BadRequest(
-            f"no such account here: {name}", where="account", hint="jobs run as a local account of the same name"
-        ) from None
-    if found.pw_uid == 0:
+        return None
+    shell = found.pw_shell or "/bin/sh"
+    return Account(name=found.pw_name, uid=found.pw_uid, gid=found.pw_gid, home=found.pw_dir, shell=shell)
+
+
+def find_account(name: str) -> Account:
+    """An account of this machine that commands may be run as, by its name. Not for the event loop either."""
+    _check_name(name)
+    found = look_up(name)
+    if found is None:
+        hint = "jobs run as a local account of the same name"
+        raise BadRequest(f"no such account here: {name}", where="account", hint=hint)
+    if found.uid == 0:
         raise Refused(f"the account {name} is root; no job's command is run as root", by="account", where="account")
-    return Account(name=name, uid=found.pw_uid, gid=found.pw_gid, home=found.pw_dir, shell=found.pw_shell)
+    return found
 
 
 def switch(account: Account, own: int) -> tuple[str, ...]:

@@ -267,7 +267,7 @@ def _configure(folder: Path, chassis: Description) -> None:
 
 def _cluster(folder: Path, chassis: Description, address: str) -> Cluster:
     """The cluster for those who know slurmctld by this address."""
-    from strata.schedulers.slurm.conf import Accounting, Cluster, Hardware, Nodes, Partition, Saving
+    from strata.schedulers.slurm.conf import AccountingSpec, Cluster, Hardware, Nodes, Partition, Saving
 
     idle, programs = _idle_off(folder), folder / PROGRAMS
     alike: dict[int, list[MachineDescription]] = {}
@@ -284,7 +284,7 @@ def _cluster(folder: Path, chassis: Description, address: str) -> Cluster:
     )
     names = tuple(machine.name for machine in chassis.nodes)
     host, secret = socket.gethostname().partition(".")[0], folder / DATABASE / accounting.SECRET
-    kept = Accounting(host=host, address=address, secret=str(secret), settings={"LogFile": ""})
+    kept = AccountingSpec(host=host, address=address, secret=str(secret), settings={"LogFile": ""})
     return Cluster(
         name="strata",
         controllers=(f"{host}({address})",),

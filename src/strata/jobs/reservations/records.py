@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from strata.core.texts import NAME, Out
 from strata.jobs.submission.records import Kind
-from strata.schedulers.reservations import ReservationSpec, State
+from strata.schedulers.reservations import Reservation, ReservationSpec
 
 
 class ReservationRequest(ReservationSpec, frozen=True, kw_only=True):
@@ -18,20 +18,11 @@ class ReservationRequest(ReservationSpec, frozen=True, kw_only=True):
     """Which scheduler keeps it."""
 
 
-class ReservationView(Out, frozen=True, kw_only=True):
+class ReservationView(Reservation, frozen=True, kw_only=True):
     """A reservation of a target."""
 
     target: str
     kind: Kind
-    id: str
-    """What jobs name."""
-    name: str
-    state: State
-    start: float | None
-    end: float | None
-    accounts: tuple[str, ...]
-    """Who may use it."""
-    nodes: tuple[str, ...]
 
 
 class Unread(Out, frozen=True, kw_only=True):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+import msgspec
+
 from strata.core.errors import BadRequest, Denied, NotFound, StrataError
 from strata.fleet.access.principal import Principal, Right
 from strata.fleet.fleet import Fleet
@@ -72,6 +74,7 @@ class ReservationService:
             start=start,
             end=start + asked.seconds,
             accounts=asked.accounts,
+            nodes=(),
         )
         return _view(target, kept)
 
@@ -105,4 +108,4 @@ class ReservationService:
 
 
 def _view(target: Target, one: Reservation) -> ReservationView:
-    return ReservationView.of(one, target=target.name, kind=target.kind)
+    return ReservationView(**msgspec.structs.asdict(one), target=target.name, kind=target.kind)

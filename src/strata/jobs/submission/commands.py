@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -303,18 +303,25 @@ def log(session: Session, ident: str, follow: bool, task: int | None, stderr: bo
     """
     params = {"task": task, "stream": "stderr" if stderr else "stdout"}
     path = f"/v1/jobs/{segment(ident)}/log"
-    parts = (event.data for event in session.client.events(f"{path}/follow", params)) if follow else None
-    offset = 0
-    while True:
-        part: Json = next(parts) if parts is not None else session.client.get(path, {**params, "offset": offset})
+    followed = (event.data for event in session.client.events(f"{path}/follow", params)) if follow else None
+    for part in followed or _parts(session.client, path, params):
         if as_json:
             session.out.json_line(part)
         else:
             session.out.stdout.write(part["text"])
             session.out.stdout.flush()
-        if part["end"] or (parts is None and part["next"] == offset):
+        if part["end"]:
             return
+
+
+def _parts(client: Client, path: str, params: Json) -> Iterator[Json]:
+    """What a job has printed so far, piece by piece."""
+    offset = -1
+    part: Json = {"next": 0, "end": False}
+    while not part["end"] and part["next"] != offset:
         offset = part["next"]
+        part = client.get(path, {**params, "offset": offset})
+        yield part
 
 
 def _acts(verb: str, done: str, doc: str) -> None:
@@ -525,13 +532,8 @@ def _asks(resources: Json, environment: str, assumed: Sequence[str]) -> str:
 
 def _print_logs(session: Session, found: Json) -> None:
     for index in [task["index"] for task in found["array"]] or [None]:
-        offset = 0
-        while True:
-            part = session.client.get(f"/v1/jobs/{segment(found['id'])}/log", {"task": index, "offset": offset})
+        for part in _parts(session.client, f"/v1/jobs/{segment(found['id'])}/log", {"task": index}):
             session.out.stdout.write(part["text"])
-            if part["end"] or part["next"] == offset:
-                break
-            offset = part["next"]
     session.out.stdout.flush()
     if found["outcome"] != "done":
         session.out.note(_in_words(found))

@@ -60,9 +60,8 @@ from strata.jobs.submission.targets import LOG_MOST, Target, cannot, check
 from strata.jobs.submission.views import line, view
 from strata.jobs.targets.records import JobTarget
 from strata.jobs.targets.service import LOCAL, TargetService
-from strata.platform.settings import PlatformSettings
 from strata.platform.workload.records import WorkloadSpec
-from strata.platform.workload.service import WorkloadService
+from strata.platform.workload.service import WorkloadService, runner_of
 from strata.schedulers.jobs import APART_FOLDER, After, State, Work
 from strata.schedulers.kinds import JOB_KINDS, open_job_scheduler
 from strata.schedulers.runner import Account, Place, Runner
@@ -169,9 +168,7 @@ class JobService:
         await self._follower.refresh()
 
     def _open(self, name: str, spec: WorkloadSpec) -> Target:
-        place = Place(on=spec.on or "", env=spec.env)
-        ssh_config = self._fleet.section(PlatformSettings).ssh_config
-        runner = Runner(place, prefix=self._fleet.way_out, ssh_config=ssh_config)
+        runner = runner_of(self._fleet, spec)
         return Target(name, spec.kind, open_job_scheduler(spec.kind, runner), runner, clock=self._clock)
 
     # -- submitting

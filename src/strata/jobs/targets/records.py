@@ -8,22 +8,18 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from strata.core.texts import In, Out
-from strata.platform.workload.records import HostText, SettingText, SettingValue
+from strata.core.texts import Out
+from strata.platform.workload.records import Reached
 from strata.schedulers.kubernetes.site import KubernetesSite
 
 TargetKind = Literal["slurm", "gridengine", "pbs", "lsf", "htcondor", "kubernetes"]
 TokenText = Annotated[str, Meta(pattern=r"^[\u0021-\u007e]*$", max_length=16_384)]
 
 
-class TargetSpec(In, frozen=True, kw_only=True):
+class TargetSpec(Reached, frozen=True, kw_only=True):
     """How something that runs jobs is reached. Its nodes are none of Strata's."""
 
     kind: TargetKind
-    on: HostText | None = None
-    """Where its commands are run, by ssh (``HOST`` or ``USER@HOST``). None: where the controller runs."""
-    env: Annotated[Mapping[SettingText, SettingValue], Meta(max_length=8)] = {}
-    """What its commands find it by: ``SLURM_CONF``, ``PBS_CONF_FILE``, ``LSF_ENVDIR``, ``CONDOR_CONFIG``."""
     kubernetes: KubernetesSite | None = None
     """A Kubernetes has this instead of commands."""
 

@@ -12,12 +12,11 @@ from strata.fleet.access.sealing import Seal
 from strata.fleet.fleet import Fleet
 from strata.jobs.accounts import LocalAccounts
 from strata.jobs.targets.records import ConnectedTarget, JobTarget, TargetRequest, TargetSpec
-from strata.platform.settings import PlatformSettings
-from strata.platform.workload.service import WorkloadService
+from strata.platform.workload.service import WorkloadService, runner_of
 from strata.schedulers.jobs import JobScheduler, RunsApart
-from strata.schedulers.kinds import SETTINGS, open_job_scheduler
+from strata.schedulers.kinds import check_settings, open_job_scheduler
 from strata.schedulers.kubernetes.jobs import KubernetesJobs
-from strata.schedulers.runner import Place, Runner, connecting
+from strata.schedulers.runner import Runner, connecting
 
 PREFIX = "job-target/"
 LOCAL = "local"
@@ -53,9 +52,7 @@ class TargetService:
     def open(self, name: str, record: JobTarget) -> tuple[JobScheduler, Runner]:
         """What speaks to one, and what runs its commands."""
         spec = record.spec
-        place = Place(on=spec.on or "", env=spec.env)
-        ssh_config = self._fleet.section(PlatformSettings).ssh_config
-        runner = Runner(place, prefix=self._fleet.way_out, ssh_config=ssh_config)
+        runner = runner_of(self._fleet, spec)
         if spec.kubernetes is None:
             return open_job_scheduler(spec.kind, runner), runner
         token = self._fleet.of(Seal).open(record.sealed, PREFIX + name).decode() if record.sealed else ""
@@ -115,10 +112,7 @@ class TargetService:
             return
         if asked.token:
             raise BadRequest(f"{asked.kind} is asked by commands, which need none", where="token")
-        wrong = sorted(set(asked.env) - set(SETTINGS[asked.kind]))
-        if wrong:
-            hint = f"{asked.kind} is found by {', '.join(SETTINGS[asked.kind])}"
-            raise BadRequest(f"{wrong[0]} cannot be set", where="env", hint=hint)
+        check_settings(asked.kind, asked.env)
 
     def _token(self, name: str, asked: TargetRequest, before: JobTarget | None) -> bytes:
         if asked.token:

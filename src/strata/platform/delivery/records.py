@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from strata.core.texts import PLAIN, DocumentNameText, In, NodeNameText, Out, SelectText
+from strata.provisioning.agents.wire import Drifted
 from strata.provisioning.personalities.records import NameText
 
 MOST_TEXT = 512 * 1024
@@ -211,18 +212,11 @@ class RenderedOverlay(Out, frozen=True, kw_only=True):
     """Users, groups, packages, services, mounts, sysctls, as its agent gets them."""
 
 
-class DriftItem(Out, frozen=True, kw_only=True):
-    """Something on a node that is not as it was delivered, or was not until its agent put it right."""
+class DriftItem(Drifted, frozen=True, kw_only=True):
+    """The same, with the node that it is on."""
 
     node: NodeNameText
-    what: str
-    """``file``, ``user``, ``group``, ``package``, ``service``, ``mount`` or ``sysctl``."""
-    where: str
     how: str
-    member: str = ""
-    policy: str = "report"
-    corrected: bool = False
-    since: float = 0.0
 
 
 class DriftList(Out, frozen=True, kw_only=True):

@@ -319,7 +319,7 @@ class DeliveryService:
         for name in names:
             agent = hub.get(name)
             if agent is not None and agent.seen is not None:
-                found += [_item(name, one) for one in agent.seen.drift]
+                found += [DriftItem(**msgspec.structs.asdict(one), node=name) for one in agent.seen.drift]
         return found
 
     def _heard(self, names: Collection[str]) -> None:
@@ -349,10 +349,6 @@ def shown(node: str, revision: str, delivered: Delivered) -> RenderedOverlay:
     )
     rest = {field: delivered.merged.plain(field) for field in FIELDS if field != "files"}
     return RenderedOverlay(node=node, revision=revision, digest=delivered.digest, files=files, rest=rest)
-
-
-def _item(node: str, drifted: Drifted) -> DriftItem:
-    return DriftItem.of(drifted, node=node)
 
 
 def _words(drifted: Drifted) -> str:

@@ -8,13 +8,9 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from strata.core.texts import NAME, PLAIN, In, Out, SelectText
+from strata.core.texts import PLAIN, In, Out, SelectText
+from strata.schedulers.slurm.conf import AccountingSpec, HostText, NameText, PathText, SettingText, SettingValue
 
-SettingText = Annotated[str, Meta(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,63}$(?!\n)", max_length=64)]
-SettingValue = Annotated[str, Meta(pattern=PLAIN, max_length=4096)]
-NameText = Annotated[str, Meta(pattern=NAME, max_length=63)]
-HostText = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.()\[\]:-]{0,254}$(?!\n)", max_length=255)]
-PathText = Annotated[str, Meta(pattern=r"^/[A-Za-z0-9_./-]{0,254}$(?!\n)")]
 Span = Annotated[int, Meta(ge=1, le=86400 * 365)]
 
 
@@ -55,24 +51,6 @@ class SavingSpec(In, frozen=True, kw_only=True):
     """Seconds from being switched on until slurmd has reported for duty."""
     never: Annotated[str, Meta(pattern=PLAIN, max_length=100_000)] = ""
     """Nodes that stay on."""
-
-
-class AccountingSpec(In, frozen=True, kw_only=True):
-    """Have slurmdbd keep what became of jobs, in a MariaDB."""
-
-    host: HostText
-    """Where slurmdbd runs."""
-    address: Annotated[str, Meta(pattern=r"^([A-Za-z0-9][A-Za-z0-9_.:-]{0,254})?$(?!\n)", max_length=255)] = ""
-    """Where it is reached. Empty: by the name of its host."""
-    storage: HostText = "localhost"
-    """Host of the database."""
-    user: NameText = "slurm"
-    database: NameText = "slurm_acct_db"
-    secret: PathText = "/run/strata/secrets/slurmdbd"
-    """A file where slurmdbd runs that says ``StoragePass=...``. The default is where the secret ``slurmdbd`` of a node
-    is."""
-    settings: Annotated[Mapping[SettingText, SettingValue], Meta(max_length=500)] = {}
-    """More of slurmdbd.conf."""
 
 
 class SlurmSpec(In, frozen=True, kw_only=True):

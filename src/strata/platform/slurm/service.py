@@ -7,8 +7,6 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-import msgspec
-
 from strata.core.errors import BadRequest
 from strata.core.nodeset import expand, fold
 from strata.core.printable import shortened
@@ -168,7 +166,7 @@ class SlurmService:
             ),
             switches=await self._switches(who, spec, nodes, there),
             saving=self._saving(who, spec, nodes, there),
-            accounting=conf.Accounting(**msgspec.structs.asdict(spec.accounting)) if spec.accounting else None,
+            accounting=spec.accounting,
             programs=spec.programs,
             settings=spec.settings,
             cgroup=spec.cgroup,

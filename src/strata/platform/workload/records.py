@@ -25,14 +25,20 @@ SettingValue = Annotated[str, Meta(pattern=PLAIN, min_length=1, max_length=1024)
 PathText = Annotated[str, Meta(pattern=r"^/[^\u0000-\u001f\u007f]{0,1023}$(?!\n)", max_length=1024)]
 
 
-class WorkloadSpec(In, frozen=True, kw_only=True):
+class Reached(In, frozen=True, kw_only=True):
+    """Where a scheduler's commands are run."""
+
+    on: HostText | None = None
+    """By ssh (``HOST`` or ``USER@HOST``). None: where the controller runs."""
+    env: Annotated[Mapping[SettingText, SettingValue], Meta(max_length=8)] = {}
+    """What they find the cluster by: ``SLURM_CONF``; ``SGE_ROOT``, ``SGE_CELL``; ``PBS_CONF_FILE``, ``LSF_ENVDIR``,
+    ``CONDOR_CONFIG``."""
+
+
+class WorkloadSpec(Reached, frozen=True, kw_only=True):
     """How a workload manager is reached."""
 
     kind: Kind
-    on: HostText | None = None
-    """Where its commands are run, by ssh (``HOST`` or ``USER@HOST``). None: where the controller runs."""
-    env: Annotated[Mapping[SettingText, SettingValue], Meta(max_length=8)] = {}
-    """What its commands find the cluster by: ``SLURM_CONF``; ``SGE_ROOT``, ``SGE_CELL``."""
     names: Annotated[Mapping[NodesetText, NodesetText], Meta(max_length=1000)] = {}
     """Nodes that it calls otherwise: our names → its names, as nodesets of the same size."""
     strata: PathText | None = None

@@ -22,8 +22,8 @@ from strata.platform.no_workload import NoWorkload, Played
 from strata.platform.settings import PlatformSettings
 from strata.platform.workload.cluster import Cluster, Look, called, jobs_in_words, place
 from strata.platform.workload.driver import WorkloadDriver, column, gathered, occupied
-from strata.platform.workload.records import Workload, WorkloadNode, WorkloadSpec, WorkloadView
-from strata.schedulers.kinds import SETTINGS, open_scheduler
+from strata.platform.workload.records import Reached, Workload, WorkloadNode, WorkloadSpec, WorkloadView
+from strata.schedulers.kinds import check_settings, open_scheduler
 from strata.schedulers.runner import Place, Runner, connecting
 
 log = logging.getLogger(__name__)
@@ -99,10 +99,7 @@ class WorkloadService:
             own = Played("a driver of the site's model plays it", "take the driver 'workload' out of the model")
             why, hint = self._fleet.services.find(Played) or own
             raise Conflict(f"no workload manager can be connected here: {why}", where="workload", hint=hint)
-        wrong = sorted(set(spec.env) - set(SETTINGS[spec.kind]))
-        if wrong:
-            hint = f"{spec.kind} is found by {', '.join(SETTINGS[spec.kind])}"
-            raise BadRequest(f"{wrong[0]} cannot be set", where="env", hint=hint)
+        check_settings(spec.kind, spec.env)
         before = self._records.find(name)
         if before is not None and before.spec.kind != spec.kind:
             raise Conflict(f"{name} is a {before.spec.kind}", where=f"workload {name}", hint="give it another name")
@@ -245,10 +242,7 @@ class WorkloadService:
 
     def _open(self, name: str, record: Workload) -> Cluster:
         spec = record.spec
-        runner = Runner(
-            Place(on=spec.on or "", env=spec.env), prefix=self._fleet.way_out, ssh_config=self._settings.ssh_config
-        )
-        scheduler = open_scheduler(spec.kind, runner, record.mark)
+        scheduler = open_scheduler(spec.kind, runner_of(self._fleet, spec), record.mark)
         return Cluster(name, spec, scheduler, clock=self._fleet.controller.clock.now)
 
     def _changed(self, name: str, record: Workload | None) -> None:
@@ -297,6 +291,12 @@ class WorkloadService:
             trouble=cluster.trouble,
             seen=self._fleet.controller.clock.to_wall(look.began) if look else None,
         )
+
+
+def runner_of(fleet: Fleet, reached: Reached) -> Runner:
+    """What runs the commands of a scheduler."""
+    ssh_config = fleet.section(PlatformSettings).ssh_config
+    return Runner(Place(on=reached.on or "", env=reached.env), prefix=fleet.way_out, ssh_config=ssh_config)
 
 
 class _Counted(NamedTuple):

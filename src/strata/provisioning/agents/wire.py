@@ -62,6 +62,7 @@ class Drifted(msgspec.Struct, frozen=True, kw_only=True):
     """Something that is not as it was delivered to the node, or was not until the agent put it right."""
 
     what: Name
+    """``file``, ``user``, ``group``, ``package``, ``service``, ``mount`` or ``sysctl``."""
     where: Text
     how: Text = ""
     member: Name = ""

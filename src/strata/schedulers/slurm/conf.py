@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from strata.core.errors import BadRequest
+from strata.core.texts import NAME, PLAIN, In
 from strata.schedulers.slurm.hostlists import hostlist, in_order, natural
 
 SLURM_CONF, TOPOLOGY_CONF, GRES_CONF, CGROUP_CONF = "slurm.conf", "topology.conf", "gres.conf", "cgroup.conf"
@@ -46,6 +49,13 @@ _KEY = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}\Z")
 _VALUE = re.compile(r"[^\x00-\x1f\x7f\"#\\]{0,4096}\Z")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}\Z")
 _OURS = frozenset(("nodename", "partitionname", "switchname", "include", "clustername", "slurmctldhost"))
+
+
+SettingText = Annotated[str, Meta(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,63}$(?!\n)", max_length=64)]
+SettingValue = Annotated[str, Meta(pattern=PLAIN, max_length=4096)]
+NameText = Annotated[str, Meta(pattern=NAME, max_length=63)]
+HostText = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.()\[\]:-]{0,254}$(?!\n)", max_length=255)]
+PathText = Annotated[str, Meta(pattern=r"^/[A-Za-z0-9_./-]{0,254}$(?!\n)")]
 
 
 class Gpus(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,20 +124,21 @@ class Saving(msgspec.Struct, frozen=True, kw_only=True):
     """Nodes that stay on."""
 
 
-class Accounting(msgspec.Struct, frozen=True, kw_only=True):
-    """slurmdbd, which keeps what became of jobs in a MariaDB."""
+class AccountingSpec(In, frozen=True, kw_only=True):
+    """Have slurmdbd keep what became of jobs, in a MariaDB."""
 
-    host: str
-    """Where it runs."""
-    address: str = ""
-    """Where daemons and commands reach it. Empty: by the name of its host."""
-    storage: str = "localhost"
+    host: HostText
+    """Where slurmdbd runs."""
+    address: Annotated[str, Meta(pattern=r"^([A-Za-z0-9][A-Za-z0-9_.:-]{0,254})?$(?!\n)", max_length=255)] = ""
+    """Where it is reached. Empty: by the name of its host."""
+    storage: HostText = "localhost"
     """Host of the database."""
-    user: str = "slurm"
-    database: str = "slurm_acct_db"
-    secret: str
-    """A file beside slurmdbd that says ``StoragePass=...``: what is made here holds no secret."""
-    settings: Mapping[str, str] = {}
+    user: NameText = "slurm"
+    database: NameText = "slurm_acct_db"
+    secret: PathText = "/run/strata/secrets/slurmdbd"
+    """A file where slurmdbd runs that says ``StoragePass=...``: what is made here holds no secret. The default is where
+    the secret ``slurmdbd`` of a node is."""
+    settings: Annotated[Mapping[SettingText, SettingValue], Meta(max_length=500)] = {}
     """More of slurmdbd.conf; one that is empty is not written."""
 
 
@@ -142,7 +153,7 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
     switches: tuple[Switch, ...] = ()
     """None: the network is flat."""
     saving: Saving | None = None
-    accounting: Accounting | None = None
+    accounting: AccountingSpec | None = None
     programs: str = "/usr/bin"
     """The folder that Strata's programs are in, where slurmctld runs."""
     settings: Mapping[str, str] = {}
@@ -217,7 +228,7 @@ def _saving(saving: Saving, programs: str) -> dict[str, str]:
     }
 
 
-def _accounted(accounting: Accounting) -> dict[str, str]:
+def _accounted(accounting: AccountingSpec) -> dict[str, str]:
     return {
         "AccountingStorageType": "accounting_storage/slurmdbd",
         "AccountingStorageHost": accounting.address or accounting.host,
@@ -227,7 +238,7 @@ def _accounted(accounting: Accounting) -> dict[str, str]:
     }
 
 
-def _slurmdbd(cluster: Cluster, accounting: Accounting) -> str:
+def _slurmdbd(cluster: Cluster, accounting: AccountingSpec) -> str:
     """Of slurm.conf it takes over who it is and how everybody proves who they are."""
     shared = {key: value for key, value in _chosen(cluster).items() if key in ("AuthType", "AuthInfo", "SlurmUser")}
     told = {
