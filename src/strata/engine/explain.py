@@ -128,7 +128,7 @@ def explain(engine: Engine, node: int, now: float, name: Callable[[int], str] = 
         return Explanation(state, "Nothing is desired of it, so nothing is done.", lines, [], "", (), None)
     if decision.kind is Kind.READY:
         blockers = _brakes(engine, node)
-        tail = " (nothing would be done if it were not: see below)" if blockers else ""
+        tail = " (nothing would be done if it were not)" if blockers else ""
         off = ", and off" if state == "off" else ""
         return Explanation(state, f"It is at its goal{off}{tail}.", lines, blockers, "", (), None)
     if decision.kind is Kind.LOOK:
