@@ -296,6 +296,9 @@ def test_the_command_alone_says_what_needs_somebody(server: FakeServer, run: Run
     server.add_node("n3", state="held")
     result = run()
     assert any(line.strip().startswith("strata node why state:held") for line in result.lines)
+    server.add_node("n4", state="waiting")
+    assert any(line.strip().startswith("strata node why state:waiting") for line in run().lines)
+    del server.nodes["n4"]
     rollout = {"name": "december", "state": "paused", "wave": 2, "waves": 3, "reason": "lunch", "waits_for": ""}
     server.rollouts = [rollout, {**rollout, "name": "old", "state": "done"}]
     result = run()
