@@ -308,6 +308,11 @@ def test_the_command_alone_says_what_needs_somebody(server: FakeServer, run: Run
         assert "--help" not in line, "what is offered shows something"
 
 
+def test_the_help_of_a_group_says_to_the_end_what_its_commands_do(run: Run) -> None:
+    for group in ("job", "store", "config"):
+        assert [line for line in run(group, "--help").lines if line.endswith("...") and "Usage" not in line] == []
+
+
 def test_an_option_of_a_command_that_is_typed_before_it_is_told_its_place(run: Run) -> None:
     assert "options of a command come after it" in run("--json", "node", "list").err
     assert "come after it" not in run("node", "list", "--jsn").err
