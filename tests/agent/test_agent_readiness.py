@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import stat
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,7 +14,7 @@ from agent_process import AgentProcess
 from fake_controller import Controller
 from personality_support import member, personality, release_of
 
-from strata.agent.personality.ready import lost, top
+from strata.agent.personality.ready import listens, lost, top
 
 pytestmark = [pytest.mark.slow, pytest.mark.server]
 
@@ -45,6 +46,20 @@ def run_set(site: Controller, wanted: dict[str, Any]) -> None:
     assert site.do("load", set=wanted)["ok"]
     started = site.do("start", digest=wanted["digest"])
     assert started["ok"], started
+
+
+@pytest.mark.parametrize(("family", "host"), [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")])
+def test_a_port_is_ready_while_somebody_listens_there_and_nobody_is_bothered(family: int, host: str) -> None:
+    with socket.socket(family) as server:
+        server.bind((host, 0))
+        port = server.getsockname()[1]
+        assert not listens(os.getpid(), port), "bound is not listening"
+        server.listen()
+        assert listens(os.getpid(), port)
+        server.settimeout(0)
+        with pytest.raises(BlockingIOError):
+            server.accept()
+    assert not listens(os.getpid(), port)
 
 
 def test_a_member_whose_check_fails_later_is_in_error_with_the_reason_and_runs_on(

@@ -296,6 +296,9 @@ def test_the_command_alone_says_what_needs_somebody(server: FakeServer, run: Run
     server.add_node("n3", state="held")
     result = run()
     assert any(line.strip().startswith("strata node why state:held") for line in result.lines)
+    server.add_node("n4", state="waiting")
+    assert any(line.strip().startswith("strata node why state:waiting") for line in run().lines)
+    del server.nodes["n4"]
     rollout = {"name": "december", "state": "paused", "wave": 2, "waves": 3, "reason": "lunch", "waits_for": ""}
     server.rollouts = [rollout, {**rollout, "name": "old", "state": "done"}]
     result = run()
@@ -303,6 +306,11 @@ def test_the_command_alone_says_what_needs_somebody(server: FakeServer, run: Run
     assert any(line.strip().startswith("strata rollout resume december") for line in result.lines)
     for line in result.lines[4:-1]:
         assert "--help" not in line, "what is offered shows something"
+
+
+def test_the_help_of_a_group_says_to_the_end_what_its_commands_do(run: Run) -> None:
+    for group in ("job", "store", "config"):
+        assert [line for line in run(group, "--help").lines if line.endswith("...") and "Usage" not in line] == []
 
 
 def test_an_option_of_a_command_that_is_typed_before_it_is_told_its_place(run: Run) -> None:

@@ -16,7 +16,7 @@ from support.one_node import NAME, put_set, state, until, want
 
 pytestmark = pytest.mark.slow
 
-WHY = "system: it runs, and is not ready any more: nobody answers at port 22"
+WHY = "system: it runs, and is not ready any more: nobody listens at port 22"
 
 
 async def become_ready(site: AgentSite) -> None:

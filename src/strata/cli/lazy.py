@@ -14,6 +14,8 @@ import click
 WIDEST = 90
 """Characters of a command's line in the help of its group."""
 _MOST_MEANT = 3
+_WHOLE = 1000
+"""Characters of a first sentence: more than any has."""
 
 
 class LazyGroup(click.Group):
@@ -55,6 +57,7 @@ class LazyGroup(click.Group):
         module, _, name = place.partition(":")
         command = getattr(importlib.import_module(module), name)
         assert isinstance(command, click.Command)
+        _in_full(command)
         return command
 
     def resolve_command(
@@ -97,6 +100,13 @@ class LazyGroup(click.Group):
         command = self.get_command(ctx, name)
         assert command is not None
         return command.get_short_help_str(limit=WIDEST)
+
+
+def _in_full(command: click.Command) -> None:
+    """Have the help of a group say to the end of the sentence what its commands do: cut off, it says nothing."""
+    for member in command.commands.values() if isinstance(command, click.Group) else ():
+        member.short_help = member.get_short_help_str(limit=_WHOLE)
+        _in_full(member)
 
 
 @functools.cache

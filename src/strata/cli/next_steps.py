@@ -73,6 +73,8 @@ def _after(seen: Glance) -> Iterator[Step]:
             yield f"strata rollout resume {one['name']}", "let it go on; or abort it"
         else:
             yield f"strata rollout status {one['name']} --wait", "follow it to its end"
+    if by_state.get("waiting"):
+        yield "strata node why state:waiting", "what they wait for"
     if by_state.get("converging") or by_state.get("waiting"):
         yield "strata top", "watch them come up"
     if by_state.get("unmanaged") == seen.status["nodes"]:

@@ -128,7 +128,7 @@ def explain(engine: Engine, node: int, now: float, name: Callable[[int], str] = 
         return Explanation(state, "Nothing is desired of it, so nothing is done.", lines, [], "", (), None)
     if decision.kind is Kind.READY:
         blockers = _brakes(engine, node)
-        tail = " (nothing would be done if it were not: see below)" if blockers else ""
+        tail = " (nothing would be done if it were not)" if blockers else ""
         off = ", and off" if state == "off" else ""
         return Explanation(state, f"It is at its goal{off}{tail}.", lines, blockers, "", (), None)
     if decision.kind is Kind.LOOK:
@@ -256,8 +256,8 @@ def _silences(engine: Engine, node: int, now: float, plan: Plan) -> list[str]:
 
 
 def _silent(silence: Silence, names: Sequence[str], now: float) -> str:
-    why = silence.why or "it did not say why"
-    return f"{silence.driver} has not seen {_list(names)} for {now - silence.since:.0f} s: {why}"
+    why = f": {silence.why}" if silence.why else " and does not say why"
+    return f"{silence.driver} has not seen {_list(names)} for {now - silence.since:.0f} s{why}"
 
 
 def _implied(engine: Engine, node: int, names: Sequence[str]) -> str:
@@ -281,4 +281,4 @@ def _reason(reason: str) -> list[str]:
 
 
 def _list(names: Sequence[str]) -> str:
-    return " and ".join(names)
+    return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))

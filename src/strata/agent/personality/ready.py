@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import stat
 import subprocess
 from pathlib import Path
@@ -12,6 +11,8 @@ from ..files import inside
 from .member import Member
 
 _NAMED = 5
+_LISTEN = "0A"
+"""TCP_LISTEN, as the kernel's tables write it."""
 
 
 def is_ready(member: Member, pid: int, command: list[str]) -> bool:
@@ -22,11 +23,7 @@ def is_ready(member: Member, pid: int, command: list[str]) -> bool:
         except OSError:
             return False
     if member.ready_kind == "tcp":
-        try:
-            socket.create_connection(("127.0.0.1", member.ready_port), timeout=2).close()
-        except OSError:
-            return False
-        return True
+        return listens(pid, member.ready_port)
     if member.ready_kind == "command":
         try:
             done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=10)
@@ -34,6 +31,22 @@ def is_ready(member: Member, pid: int, command: list[str]) -> bool:
             return False
         return done.returncode == 0
     return True
+
+
+def listens(pid: int, port: int) -> bool:
+    """Whether anybody listens at a TCP port where process ``pid`` is. The kernel is asked: servers complain of whoever
+    connects and says nothing."""
+    for table in ("tcp", "tcp6"):
+        try:
+            lines = Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]
+        except OSError:
+            continue
+        if any(
+            state == _LISTEN and int(local.rpartition(":")[2], 16) == port
+            for _, local, _, state, *_ in map(str.split, lines)
+        ):
+            return True
+    return False
 
 
 def top(image: Path) -> list[str]:
@@ -81,7 +94,7 @@ def awaited(member: Member) -> str:
     if member.ready_kind == "file":
         return f"there is no {member.ready_path}"
     if member.ready_kind == "tcp":
-        return f"nobody answers at port {member.ready_port}"
+        return f"nobody listens at port {member.ready_port}"
     if member.ready_kind == "command":
         return f"{member.ready_argv[0]} does not succeed"
     return "it did not start"

@@ -243,7 +243,8 @@ class Supervisor:
                     mode |= os.O_CREAT | os.O_TRUNC
                 found = _open(path, mode)
             except OSError as error:
-                raise OSError(error.errno, f"{path}: {error.strerror}") from None
+                other = f"; --{name} names another file" if path != os.devnull else ""
+                raise OSError(error.errno, f"{path}: {error.strerror}{other}") from None
             os.dup2(found, number)
             os.close(found)
 

@@ -262,7 +262,8 @@ class JobService:
             try:
                 there = await self.send(job)
             except BadRequest as error:
-                refused.append(candidate.considered(f"it refused it: {error.detail}", taken=False))
+                hint = f" ({error.hint})" if error.hint else ""
+                refused.append(candidate.considered(f"it refused it: {error.detail}{hint}", taken=False))
                 continue
             except StrataError as error:
                 why = f"whether it has it is not known yet: {error}"

@@ -41,8 +41,8 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Ready(Part, frozen=True, kw_only=True):
-    """When a member is ready: ``started``, a ``file`` is there, a ``tcp`` port answers, or a ``command`` succeeds.
-    Looked at again for as long as it runs."""
+    """When a member is ready: ``started``, a ``file`` is there, somebody listens at a ``tcp`` port, or a ``command``
+    succeeds. Looked at again for as long as it runs."""
 
     kind: Literal["started", "file", "tcp", "command"] = "started"
     path: Annotated[str, Meta(max_length=255)] = ""

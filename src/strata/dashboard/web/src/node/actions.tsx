@@ -72,7 +72,7 @@ export function Actions({ node, after }: { node: Node; after: () => void }) {
         button: "Set",
         label: "Personality",
         choices: names,
-        act: (_, choice) => want("personality", choice)(),
+        act: (_, choice) => want("image", choice)(),
       },
     ],
   ];

@@ -12,6 +12,11 @@ interface Reading {
   doubt: string;
 }
 
+/** Redfish's letters for units that people write otherwise. */
+const UNITS: Record<string, string> = { "kW.h": "kWh", Cel: "°C" };
+
+const measured = (value: number, unit: string): string => `${Number(value.toPrecision(4))}\u00a0${UNITS[unit] ?? unit}`;
+
 interface Part {
   id: string;
   kind: string;
@@ -38,7 +43,7 @@ export function Hardware({ name }: { name: string }) {
           {read?.readings.map((reading) => (
             <tr key={reading.name}>
               <th scope="row">{reading.name}</th>
-              <td>{reading.value === null ? reading.doubt || "unknown" : `${reading.value} ${reading.unit}`}</td>
+              <td>{reading.value === null ? reading.doubt || "unknown" : measured(reading.value, reading.unit)}</td>
               <td>{reading.high ?? "–"}</td>
               <td>{reading.health ?? "–"}</td>
             </tr>
@@ -49,22 +54,24 @@ export function Hardware({ name }: { name: string }) {
         <h3>Parts</h3>
         <Failure problem={parts.problem} />
         {parts.value && (
-          <p>
-            Seen <Time at={parts.value.seen} />
-          </p>
+          <>
+            <p>
+              Seen <Time at={parts.value.seen} />
+            </p>
+            <Table head={["kind", "name", "model", "serial", "firmware", "health"]} label="Parts">
+              {parts.value.components.map((part) => (
+                <tr key={part.id}>
+                  <td>{part.kind}</td>
+                  <td>{part.name || part.slot}</td>
+                  <td>{[part.vendor, part.model].filter(Boolean).join(" ")}</td>
+                  <td>{part.serial}</td>
+                  <td>{part.firmware}</td>
+                  <td>{part.health ?? "–"}</td>
+                </tr>
+              ))}
+            </Table>
+          </>
         )}
-        <Table head={["kind", "name", "model", "serial", "firmware", "health"]} label="Parts">
-          {parts.value?.components.map((part) => (
-            <tr key={part.id}>
-              <td>{part.kind}</td>
-              <td>{part.name || part.slot}</td>
-              <td>{[part.vendor, part.model].filter(Boolean).join(" ")}</td>
-              <td>{part.serial}</td>
-              <td>{part.firmware}</td>
-              <td>{part.health ?? "–"}</td>
-            </tr>
-          ))}
-        </Table>
       </article>
     </div>
   );

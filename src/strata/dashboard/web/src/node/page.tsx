@@ -76,7 +76,7 @@ export function NodePage({ name }: { name: string }) {
           <FactTable node={found} />
         </article>
       </div>
-      <div role="tablist" class="tabs">
+      <div role="tablist" class="tabs" onKeyDown={besides}>
         {TABS.filter(([, , right, layer]) => may(right) && (!layer || runs(layer))).map(([key, title]) => (
           <button type="button" role="tab" aria-selected={tab === key} class={tab === key ? "" : "secondary outline"} key={key} onClick={() => setTab(key)}>
             {title}
@@ -89,6 +89,16 @@ export function NodePage({ name }: { name: string }) {
       {tab === "power" && <NodePower name={name} />}
     </section>
   );
+}
+
+/** Arrows go from tab to tab, as in every list of tabs. */
+function besides(event: KeyboardEvent): void {
+  const way = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+  if (!way) return;
+  const tabs = [...(event.currentTarget as HTMLElement).querySelectorAll<HTMLElement>("[role=tab]")];
+  const next = tabs[(tabs.indexOf(event.target as HTMLElement) + way + tabs.length) % tabs.length];
+  next?.focus();
+  next?.click();
 }
 
 export function StateBadge({ state }: { state: string }) {

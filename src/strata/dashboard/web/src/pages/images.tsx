@@ -24,6 +24,7 @@ export function ImagesPage() {
     <section>
       <Failure problem={images.problem} />
       {images.value && !images.value.items.length && <p>No image yet. strata image import brings one.</p>}
+      {Boolean(images.value?.items.length) && (
       <Table head={["image", "serial", "size", "architecture", "since", "by", "on controllers"]} label="Images">
         {images.value?.items.map((one) => (
           <tr key={`${one.name}:${one.tag}`}>
@@ -31,7 +32,7 @@ export function ImagesPage() {
               {one.name}:{one.tag}
             </th>
             <td>{one.serial}</td>
-            <td>{(one.size / 2 ** 20).toFixed(0)} MiB</td>
+            <td>{(one.size / 1e6).toFixed(1)}&nbsp;MB</td>
             <td>{one.architecture}</td>
             <td>
               <Time at={one.since} />
@@ -44,6 +45,7 @@ export function ImagesPage() {
           </tr>
         ))}
       </Table>
+      )}
       {running.length > 0 && (
         <>
           <h3>What nodes run</h3>

@@ -39,7 +39,7 @@ export function ModelPage() {
   if (!model.value) return <Failure problem={model.problem} />;
   return (
     <section>
-      <p>Each box is something that can be true of a node, with how many nodes are there now; each arrow a step, with how many are on it. Choose a value to see its nodes.</p>
+      <p>Each box is something that can be true of a node, with how many nodes are there now; each arrow a step, with how many are on it. Choose a value to see its nodes. Where a value can be anything, <em>wanted</em> is the one that a node should have and <em>other</em> any other; which there are is listed below.</p>
       <div class="graphs">
         {Object.values(model.value.variables).map((variable) => (
           <VariableGraph key={variable.name} variable={variable} mutations={Object.values(model.value!.mutations).filter((one) => one.variable === variable.name)} />
@@ -111,7 +111,7 @@ function VariableGraph({ variable, mutations }: { variable: Variable; mutations:
       )}
       {variable.open && (
         <ul class="values">
-          {[...counts].slice(0, 12).map(([value, count]) => (
+          {[...counts].filter(([value]) => !symbols.includes(value)).slice(0, 12).map(([value, count]) => (
             <li key={value}>
               <a href={link(value)}>{value}</a> {count}
             </li>

@@ -93,7 +93,8 @@ function One({ rollout, after }: { rollout: Rollout; after: () => void }) {
         {counts.failed > 0 && <strong> {counts.failed} failed: {counts.failed_nodes}</strong>}
       </p>
       {counts.failed_nodes && <Failures nodes={counts.failed_nodes} />}
-      {(rollout.reason || rollout.waits_for) && <p>{rollout.reason || `Waits for ${rollout.waits_for}`}</p>}
+      {rollout.state !== "running" && rollout.reason && <p>Reason: {rollout.reason}</p>}
+      {rollout.waits_for && <p>Waits for {rollout.waits_for}</p>}
       <ul>
         {rollout.buckets.map((bucket) => (
           <li key={bucket.name}>

@@ -20,24 +20,28 @@ export interface Question {
 /** Asks; `done` is called when the thing was done or given up. */
 export function Confirm({ question, done }: { question: Question; done: (did: boolean) => void }) {
   const dialog = useRef<HTMLDialogElement>(null);
+  const did = useRef(false);
   const [reason, setReason] = useState("");
   const [choice, setChoice] = useState(question.choices?.[0] ?? "");
   const [busy, setBusy] = useState(false);
   const [problem, setProblem] = useState<Problem>();
   useEffect(() => dialog.current?.showModal(), []);
+  // Closed before it goes from the page, so that the browser gives the focus back to where it was.
+  const close = (): void => dialog.current?.close();
   const go = async (event: Event): Promise<void> => {
     event.preventDefault();
     setBusy(true);
     try {
       await question.act(reason, choice);
-      done(true);
+      did.current = true;
+      close();
     } catch (error) {
       setProblem(error instanceof Problem ? error : new Problem(0, String(error), ""));
       setBusy(false);
     }
   };
   return (
-    <dialog ref={dialog} onCancel={() => done(false)} aria-labelledby="question">
+    <dialog ref={dialog} onClose={() => done(did.current)} aria-labelledby="question">
       <article>
         <h3 id="question">{question.title}</h3>
         <p>{question.text}</p>
@@ -60,7 +64,7 @@ export function Confirm({ question, done }: { question: Question; done: (did: bo
           )}
           <Failure problem={problem} />
           <footer>
-            <button type="button" class="secondary" onClick={() => done(false)}>
+            <button type="button" class="secondary" onClick={close}>
               Cancel
             </button>
             <button type="submit" disabled={busy} aria-busy={busy}>

@@ -1,5 +1,5 @@
 /** Small parts that all pages are made of. */
-import type { ComponentChildren } from "preact";
+import { cloneElement, isValidElement, toChildArray, type ComponentChildren } from "preact";
 import type { Problem } from "../api";
 
 /** What went wrong, and what to do about it. */
@@ -40,8 +40,8 @@ export function span(seconds: number): string {
 /** Watts in words. */
 export function watts(value: number | null | undefined): string {
   if (value === null || value === undefined) return "unknown";
-  if (value >= 1e6) return `${(value / 1e6).toFixed(2)} MW`;
-  return value >= 1e4 ? `${(value / 1e3).toFixed(1)} kW` : `${Math.round(value)} W`;
+  if (value >= 1e6) return `${(value / 1e6).toFixed(2)}\u00a0MW`;
+  return value >= 1e4 ? `${(value / 1e3).toFixed(1)}\u00a0kW` : `${Math.round(value)}\u00a0W`;
 }
 
 const TONES: Record<string, string> = {
@@ -68,11 +68,21 @@ export function Badge({ word, testid }: { word: string; testid?: string }) {
   );
 }
 
+/** More columns than a phone shows beside one another: there, each row is a card. */
+const WIDE = 5;
+
+/** The cells of a row with the head of their column, for where they stand below one another. */
+function labelled(row: ComponentChildren, head: string[]): ComponentChildren {
+  if (!isValidElement(row)) return row;
+  const cells = toChildArray((row.props as { children?: ComponentChildren }).children);
+  return cloneElement(row, {}, ...cells.map((cell, place) => (isValidElement(cell) ? cloneElement(cell, { "data-head": head[place] }) : cell)));
+}
+
 /** A table that scrolls by itself where the page is narrow. */
 export function Table({ head, children, label }: { head: string[]; children: ComponentChildren; label: string }) {
   return (
     <div class="scroll" tabIndex={0} role="region" aria-label={label}>
-      <table>
+      <table class={head.length >= WIDE ? "cards" : ""}>
         <thead>
           <tr>
             {head.map((title) => (
@@ -82,7 +92,7 @@ export function Table({ head, children, label }: { head: string[]; children: Com
             ))}
           </tr>
         </thead>
-        <tbody>{children}</tbody>
+        <tbody>{toChildArray(children).map((row) => labelled(row, head))}</tbody>
       </table>
     </div>
   );
