@@ -108,6 +108,38 @@ config=$1; mkdir -p "$(dirname "$config")"
 slurm-daemons "$@" > slurm.log 2>&1 &
 echo $! >> begun
 until grep -qx ready slurm.log; do kill -0 $! || { cat slurm.log; exit 1; }; sleep 0.1; done""",
+    # gpu: an NVIDIA H200 as one was recorded, as far as files go: another /dev/null, and an nvidia-smi that opens it.
+    "gpu": r"""
+set -e
+python -c "from pathlib import Path; from jobs.machine_trees import h200; h200(Path('gpu'))"
+for own in /proc/driver /sys/bus/pci; do mount --bind "gpu$own" $own; done
+mkdir gpu.dev gpu.written gpu.work
+mount -t overlay -o lowerdir=/dev,upperdir=gpu.written,workdir=gpu.work gpu gpu.dev
+for kept in pts shm; do [ ! -d /dev/$kept ] || mount --rbind /dev/$kept gpu.dev/$kept; done
+for name in nvidia0 nvidiactl nvidia-uvm nvidia-uvm-tools; do mknod -m 666 gpu.dev/$name c 1 3; done
+mount --rbind gpu.dev /dev
+printf '#!/bin/sh\n: < /dev/nvidia0 && echo "GPU 0: NVIDIA H200"\n' > /usr/bin/nvidia-smi
+chmod 755 /usr/bin/nvidia-smi""",
+    # files FOLDER [PROGRAM...]: what an image is made of: a shell and its tools, and these programs with their libraries.
+    "files": r"""
+set -e
+folder=$1; shift
+mkdir -p "$folder/bin" "$folder/etc" "$folder/tmp"
+cp /bin/busybox "$folder/bin"
+for tool in sh cat echo env id ls; do ln -sf busybox "$folder/bin/$tool"; done
+for program in "$@"; do
+    for file in "$program" $(ldd "$program" | grep -o '/[^ )]*' || true); do
+        mkdir -p "$folder${file%/*}" && cp -L "$file" "$folder$file"
+    done
+done""",
+    # podmans: podman as it works in a container, too: its images are plain files, and it raises no limits.
+    "podmans": r"""
+set -e
+mkdir -p /etc/containers /var/lib/containers
+printf '[storage]\ndriver = "vfs"\nrunroot = "/run/containers/storage"\ngraphroot = "/var/lib/containers/storage"\n' \
+    > /etc/containers/storage.conf
+printf '[containers]\ndefault_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]\n[engine]\nruntime = "runc"\n' \
+    > /etc/containers/containers.conf""",
 }
 """What pages have begin before their own commands; it goes on until the desk is left."""
 END = r"""
