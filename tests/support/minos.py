@@ -24,7 +24,8 @@ from strata.provisioning.signing import Signer
 SOURCES = Path(strata.__file__).parent
 AGENT = SOURCES / "agent"
 SHARED = Path(tempfile.gettempdir()) / f"strata-test-minos-{os.getuid()}"
-PACKAGES = SHARED / "packages"
+PACKAGES = SHARED / "strata" / "packages"
+"""Where the command has them, too, if ``SHARED`` is its user's cache."""
 KEPT = 3
 LATEST = "latest-x86_64"
 
