@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from queue import Empty, Queue
 
@@ -43,9 +43,16 @@ def built() -> Path:
     return place / "minos"
 
 
-def make(output: Path, signing: Path, arch: str = "x86_64", cache: Path = PACKAGES, kernel: str = "") -> None:
+def make(
+    output: Path,
+    signing: Path,
+    arch: str = "x86_64",
+    cache: Path = PACKAGES,
+    kernel: str = "",
+    modules: Iterable[str] = (),
+) -> None:
     """Build into ``output``, with packages that are shared."""
-    build(recipe(arch), AGENT, cache, Artefacts(output), Signer.open(signing), kernel=kernel)
+    build(recipe(arch), AGENT, cache, Artefacts(output), Signer.open(signing), kernel=kernel, extra=modules)
 
 
 def packages_only(into: Path) -> Path:
@@ -57,9 +64,9 @@ def packages_only(into: Path) -> Path:
     return into
 
 
-def initrd_with(extra: Mapping[str, File], into: Path) -> Path:
+def initrd_with(extra: Mapping[str, File], into: Path, builds: Path | None = None) -> Path:
     """The initrd with another one behind it, as a boot fragment is: its files come besides, or instead."""
-    into.write_bytes((built() / LATEST / "initrd").read_bytes() + pack(extra))
+    into.write_bytes(((builds or built()) / LATEST / "initrd").read_bytes() + pack(extra))
     return into
 
 
