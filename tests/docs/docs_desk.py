@@ -34,6 +34,7 @@ PROGRAMS = {
     "bmcs": "-m strata.virtual.bmc.server",
     "typing": str(Path(__file__).with_name("docs_typing.py")),
     "slurm-daemons": str(Path(__file__).with_name("docs_slurm.py")),
+    "login-provider": str(Path(__file__).with_name("docs_provider.py")),
 }
 BEGINNING = {
     # rack ADDRESS COUNT [OPTION...]: simulated BMCs at their own addresses from that one on, over TLS.
@@ -122,7 +123,7 @@ for name in nvidia0 nvidiactl nvidia-uvm nvidia-uvm-tools; do mknod -m 666 gpu.d
 mount --rbind gpu.dev /dev
 printf '#!/bin/sh\n: < /dev/nvidia0 && echo "GPU 0: NVIDIA H200"\n' > /usr/bin/nvidia-smi
 chmod 755 /usr/bin/nvidia-smi""",
-    # files FOLDER [PROGRAM...]: what an image is made of: a shell and its tools, and these programs with their libraries.
+    # files FOLDER [PROGRAM...]: what an image is made of: a shell with its tools, and these programs.
     "files": r"""
 set -e
 folder=$1; shift
@@ -162,7 +163,8 @@ if [ -e "$home/token" ]; then
     export STRATA_URL="$(cat "$STRATA_STATE/url")" STRATA_CA="$home/ca.crt" STRATA_TOKEN_FILE="$home/token"
 fi
 cd "$home"
-exec setpriv --reuid "$name" --regid "$name" --init-groups env -u STRATA_STATE HOME="$home" USER="$name" bash -c "$2" """,
+exec setpriv --reuid "$name" --regid "$name" --init-groups \\
+    env -u STRATA_STATE HOME="$home" USER="$name" bash -c "$2" """,
     # registry NAME: a registry of that name, over TLS; its certificate is registry.crt.
     "registry": r"""
 ip addr add 10.77.0.9/24 dev br0
@@ -177,7 +179,20 @@ http: {addr: "10.77.0.9:443", tls: {certificate: $PWD/registry.crt, key: $PWD/re
 END
 OTEL_TRACES_EXPORTER=none docker-registry serve registry.yml > registry.log 2>&1 &
 echo $! >> begun
-until curl -s --cacert registry.crt "https://$1/v2/"; do kill -0 $! || { cat registry.log; exit 1; }; sleep 0.1; done""",
+until curl -s --cacert registry.crt "https://$1/v2/"; do
+    kill -0 $! || { cat registry.log; exit 1; }
+    sleep 0.1
+done""",
+    # provider PORT: somebody else's login at http://localhost:PORT, and ada at a browser, who does as a command says.
+    "provider": """
+login-provider "$1" > provider.log 2>&1 &
+echo $! >> begun
+until curl -sf -o /dev/null "http://localhost:$1/.well-known/openid-configuration"; do
+    kill -0 $! || { cat provider.log; exit 1; }
+    sleep 0.1
+done
+login-provider "$1" agree said > browser.log 2>&1 &
+echo $! >> begun""",
     # podmans: podman as it works in a container, too: its images are plain files, and it raises no limits.
     "podmans": r"""
 set -e

@@ -25,7 +25,9 @@ async def main(config: Path, nodes: str, more: str = "") -> None:
         for node in expand(nodes):  # all are this machine; what PMIx makes for a step on each must not meet
             Path(directory, "tmp", node).mkdir(parents=True)
             Path(directory, "tmp", node).chmod(0o1777)
-        async with slurm(Path(directory), "", f"TmpFS={directory}/tmp/%n\n{down}", real=expand(nodes), cpus=64) as found:
+        async with slurm(
+            Path(directory), "", f"TmpFS={directory}/tmp/%n\n{down}", real=expand(nodes), cpus=64
+        ) as found:
             config.symlink_to(found.config)
             print("ready", flush=True)
             await ended.wait()
