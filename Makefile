@@ -8,7 +8,8 @@ PACKAGES := python3-venv nginx-light etcd-server etcd-client graphviz ipmitool c
   postgresql slurmctld slurmd slurm-wlm-basic-plugins slurm-client munge slurmdbd mariadb-server \
   python3-distributed \
   gridengine-master gridengine-exec gridengine-client \
-  qemu-system-x86 seabios ovmf ipxe-qemu iproute2 xorriso \
+  environment-modules \
+  qemu-system-x86 qemu-system-arm qemu-efi-aarch64 seabios ovmf ipxe-qemu iproute2 xorriso \
   ipxe mtools grub-common grub-pc-bin grub-efi-amd64-bin cpio wrk \
   squashfs-tools mmdebstrap slirp4netns zstd buildah docker-registry busybox-static crun \
   charliecloud bubblewrap podman runc proot uidmap \

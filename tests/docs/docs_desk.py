@@ -23,9 +23,10 @@ from pathlib import Path
 
 from docs_support import DOCS, ROOT, SIMULATED, differences, run_on, script, shown_files
 
+from support.minos import SHARED
 from support.signed_builds import put_build
 
-SECONDS = 270
+SECONDS = 540
 """For all commands of one page."""
 PROGRAMS = {
     "strata": "-m strata.cli",
@@ -33,6 +34,7 @@ PROGRAMS = {
     "bmcs": "-m strata.virtual.bmc.server",
     "typing": str(Path(__file__).with_name("docs_typing.py")),
     "slurm-daemons": str(Path(__file__).with_name("docs_slurm.py")),
+    "login-provider": str(Path(__file__).with_name("docs_provider.py")),
 }
 BEGINNING = {
     # rack ADDRESS COUNT [OPTION...]: simulated BMCs at their own addresses from that one on, over TLS.
@@ -108,6 +110,97 @@ config=$1; mkdir -p "$(dirname "$config")"
 slurm-daemons "$@" > slurm.log 2>&1 &
 echo $! >> begun
 until grep -qx ready slurm.log; do kill -0 $! || { cat slurm.log; exit 1; }; sleep 0.1; done""",
+    # gpu: an NVIDIA H200 as one was recorded, as far as files go: another /dev/null, and an nvidia-smi that opens it.
+    "gpu": r"""
+set -e
+[ ! -e gpu ] || exit 0
+python -c "from pathlib import Path; from jobs.machine_trees import h200; h200(Path('gpu'))"
+for own in /proc/driver /sys/bus/pci; do mount --bind "gpu$own" $own; done
+mkdir gpu.dev gpu.written gpu.work
+mount -t overlay -o lowerdir=/dev,upperdir=gpu.written,workdir=gpu.work gpu gpu.dev
+for kept in pts shm; do [ ! -d /dev/$kept ] || mount --rbind /dev/$kept gpu.dev/$kept; done
+for name in nvidia0 nvidiactl nvidia-uvm nvidia-uvm-tools; do mknod -m 666 gpu.dev/$name c 1 3; done
+mount --rbind gpu.dev /dev
+printf '#!/bin/sh\n: < /dev/nvidia0 && echo "GPU 0: NVIDIA H200"\n' > /usr/bin/nvidia-smi
+chmod 755 /usr/bin/nvidia-smi""",
+    # files FOLDER [PROGRAM...]: what an image is made of: a shell with its tools, and these programs.
+    "files": r"""
+set -e
+folder=$1; shift
+mkdir -p "$folder/bin" "$folder/etc" "$folder/tmp"
+cp /bin/busybox "$folder/bin"
+for tool in sh cat echo env id ls; do ln -sf busybox "$folder/bin/$tool"; done
+for program in "$@"; do
+    for file in "$program" $(ldd "$program" | grep -o '/[^ )]*' || true); do
+        mkdir -p "$folder${file%/*}" && cp -L "$file" "$folder$file"
+    done
+done""",
+    # seeing WORDS COMMAND...: goes on until it says these words, and is ended then.
+    "seeing": r"""
+words=$1; shift
+said=$(mktemp -u)
+mkfifo "$said"
+"$@" > "$said" 2>&1 &
+while IFS= read -r line; do
+    printf '%s\n' "$line"
+    case $line in *"$words"*) kill $!; wait; exit 0 ;; esac
+done < "$said"
+exit 1""",
+    # person ACCOUNT COMMAND: as an ordinary account, in its home, with an operator's token where there is a service.
+    "person": r"""
+set -e
+name=$1 home=/home/$1
+if [ ! -d "$home" ]; then
+    useradd --create-home --home-dir "$home" --shell /bin/bash "$name"
+    chmod 711 .
+    if [ -e "$STRATA_STATE/url" ]; then
+        strata auth token create --role operator --name "$name" -o "$home/token"
+        cp "$STRATA_STATE/ca/ca.crt" "$home/ca.crt"
+        chown "$name:" "$home/token" "$home/ca.crt"
+    fi
+fi
+if [ -e "$home/token" ]; then
+    export STRATA_URL="$(cat "$STRATA_STATE/url")" STRATA_CA="$home/ca.crt" STRATA_TOKEN_FILE="$home/token"
+fi
+cd "$home"
+exec setpriv --reuid "$name" --regid "$name" --init-groups \\
+    env -u STRATA_STATE HOME="$home" USER="$name" bash -c "$2" """,
+    # registry NAME: a registry of that name, over TLS; its certificate is registry.crt.
+    "registry": r"""
+ip addr add 10.77.0.9/24 dev br0
+echo "10.77.0.9 $1" >> /etc/hosts
+openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj "/CN=$1" \
+    -addext "subjectAltName=DNS:$1" -keyout registry.key -out registry.crt 2> said.openssl
+cat > registry.yml <<END
+version: 0.1
+log: {level: error}
+storage: {filesystem: {rootdirectory: $PWD/registry}}
+http: {addr: "10.77.0.9:443", tls: {certificate: $PWD/registry.crt, key: $PWD/registry.key}}
+END
+OTEL_TRACES_EXPORTER=none docker-registry serve registry.yml > registry.log 2>&1 &
+echo $! >> begun
+until curl -s --cacert registry.crt "https://$1/v2/"; do
+    kill -0 $! || { cat registry.log; exit 1; }
+    sleep 0.1
+done""",
+    # provider PORT: somebody else's login at http://localhost:PORT, and ada at a browser, who does as a command says.
+    "provider": """
+login-provider "$1" > provider.log 2>&1 &
+echo $! >> begun
+until curl -sf -o /dev/null "http://localhost:$1/.well-known/openid-configuration"; do
+    kill -0 $! || { cat provider.log; exit 1; }
+    sleep 0.1
+done
+login-provider "$1" agree said > browser.log 2>&1 &
+echo $! >> begun""",
+    # podmans: podman as it works in a container, too: its images are plain files, and it raises no limits.
+    "podmans": r"""
+set -e
+mkdir -p /etc/containers /var/lib/containers
+printf '[storage]\ndriver = "vfs"\nrunroot = "/run/containers/storage"\ngraphroot = "/var/lib/containers/storage"\n' \
+    > /etc/containers/storage.conf
+printf '[containers]\ndefault_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]\n[engine]\nruntime = "runc"\n' \
+    > /etc/containers/containers.conf""",
 }
 """What pages have begin before their own commands; it goes on until the desk is left."""
 END = r"""
@@ -157,6 +250,8 @@ class Desk:
 
     def up(self) -> None:
         """A small fleet, ready; or the one that is there, once it has settled after the page before."""
+        SHARED.mkdir(mode=0o700, exist_ok=True)
+        self.environment["XDG_CACHE_HOME"] = str(SHARED)
         self.shell(
             "strata status || strata up --simulated --nodes 32 --time-scale 40 --listen 127.0.0.1:0\n"
             'until [ -z "$(strata node list --folded state:converging)" ]; do sleep 0.1; done'

@@ -22,7 +22,12 @@ async def main(config: Path, nodes: str, more: str = "") -> None:
     down = f"NodeName={more} CPUs=1 NodeAddr=127.0.0.1 State=DOWN" if more else ""
     with tempfile.TemporaryDirectory(prefix="slurm-") as directory:
         Path(directory).chmod(0o755)  # its configuration is for everybody
-        async with slurm(Path(directory), "", down, real=expand(nodes), cpus=64) as found:
+        for node in expand(nodes):  # all are this machine; what PMIx makes for a step on each must not meet
+            Path(directory, "tmp", node).mkdir(parents=True)
+            Path(directory, "tmp", node).chmod(0o1777)
+        async with slurm(
+            Path(directory), "", f"TmpFS={directory}/tmp/%n\n{down}", real=expand(nodes), cpus=64
+        ) as found:
             config.symlink_to(found.config)
             print("ready", flush=True)
             await ended.wait()

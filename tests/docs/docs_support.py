@@ -11,7 +11,9 @@ A block is fenced with ``console`` (lines that begin with ``$ `` are commands, t
 - ``on: KIND``: what runs when it is run, where that is not what the rest of the page is run beside;
 - ``first: COMMANDS``: what the reader of the page has done before, or has anyway; they may stand on several lines;
 - ``here: WORDS = OTHERS``: what stands for words of the page that are the reader's own, such as an id;
-- ``typed: LINE``: what the reader answers each of them; ``stopped: SECONDS``: after which the reader interrupts them.
+- ``typed: LINE``: what the reader answers each of them; ``stopped: SECONDS``: after which the reader interrupts them;
+  ``seen: WORDS``: what the reader waits for the last one to say, and ends it then;
+- ``as: ACCOUNT``: who runs them, if not whoever runs the rest (see ``person`` in ``docs_desk``).
 
 ``service: KIND`` anywhere in a page says what runs when its commands are run (see ``docs_desk``).
 """
@@ -45,7 +47,7 @@ MARK = "@@@ "
 RUN = sorted(page for kind in ("how-to", "explanation") for page in (DOCS / kind).glob("*.md"))
 """Pages whose commands are run, beside the tutorials."""
 
-_SAID = ("not run", "run by", "exit", "only", "on", "first", "here", "typed", "stopped")
+_SAID = ("not run", "run by", "exit", "only", "on", "first", "here", "typed", "stopped", "seen", "as")
 _COMMENT = re.compile(rf"<!-- ({'|'.join(_SAID)}):\s*(.*?)\s*-->\Z", re.DOTALL)
 _SERVICE = re.compile(r"^<!-- service: (\w+) -->$", re.MULTILINE)
 _FENCE = re.compile(r"```(\w*)\s*\Z")
@@ -81,6 +83,10 @@ class Block(NamedTuple):
     typed: tuple[str, ...]
     stopped: float
     """Seconds after which each is interrupted; 0: each ends by itself."""
+    seen: str
+    """What the last says before it is ended; empty: it ends by itself."""
+    person: str
+    """The account that runs them; empty: that of whoever runs the rest."""
 
     @property
     def place(self) -> str:
@@ -116,6 +122,8 @@ def blocks(page: Path) -> Iterator[Block]:
                 tuple((words, others) for words, _, others in (one.partition(" = ") for one in said["here"])),
                 tuple(said["typed"]),
                 float(next(iter(said["stopped"]), 0)),
+                next(iter(said["seen"]), ""),
+                next(iter(said["as"]), ""),
             )
         number = end + 1
 
@@ -178,7 +186,12 @@ def script(run: Sequence[Block]) -> str:
 
 def as_run(text: str, block: Block) -> str:
     """A command of a block as it is run: with what stands for the reader's own words, typed, and stopped."""
+    last = text == block.commands[-1].text
     text = replaced(text, block)
+    if block.person:
+        text = f"person {block.person} {shlex.quote(text)}"
+    if block.seen and last:
+        text = f"seeing {shlex.quote(block.seen)} {text}"
     if block.typed:
         text = f"typing {' '.join(map(shlex.quote, block.typed))} -- {text}"
     if block.stopped:

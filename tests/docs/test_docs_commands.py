@@ -30,7 +30,7 @@ from docs_support import (
     unlike,
 )
 
-from fresh.package import TARGET, installing
+from fresh.package import TARGET, shown
 from strata.cli.main import cli
 from support.terminal import picture, seen
 
@@ -145,7 +145,7 @@ def test_a_test_that_does_not_run_what_a_page_says_is_noticed(tmp_path: Path) ->
 
 def test_a_make_target_that_runs_blocks_runs_all_that_name_it() -> None:
     named = [command.text for block in every_block() if block.run_by == TARGET for command in block.commands]
-    assert sorted("\n".join(installing()).splitlines()) == sorted(named) and TARGET in TARGETS
+    assert sorted("\n".join(shown()).splitlines()) == sorted(named) and TARGET in TARGETS
 
 
 def test_a_block_may_be_run_beside_something_else_than_its_page(tmp_path: Path) -> None:
@@ -185,6 +185,7 @@ def desk() -> Iterator[Desk]:
 
 @pytest.mark.server
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("page", run_beside(SIMULATED), ids=lambda page: page.stem)
 def test_the_commands_of_a_page_do_what_it_says(desk: Desk, page: Path) -> None:
     desk.up()

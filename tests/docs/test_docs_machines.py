@@ -14,6 +14,7 @@ from docs_support import run_beside
 pytestmark = [
     pytest.mark.server,
     pytest.mark.slow,
+    pytest.mark.timeout(600),
     pytest.mark.skipif(os.geteuid() != 0, reason="only root makes a machine of its own"),
 ]
 

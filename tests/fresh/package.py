@@ -4,7 +4,8 @@ Makes the machine (see ``machine``) and two packages: of an earlier state of thi
 ``--from`` names), and of the present one. The earlier is installed by apt, the host is examined, a simulated fleet is
 brought up and told things; then the present one is installed over it, and everything that was said is still there.
 What is typed for that is taken from the documentation: the blocks that say ``run by: make test-deb``, as they stand.
-Before that, the container file makes an image of the present package upon the same Debian, and a fleet comes up in it.
+Before that, the container file makes an image of the present package upon the same Debian, and a fleet comes up in it;
+after that, systemd is booted there, and starts the service.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -76,59 +78,119 @@ END
 strata audit verify
 strata store check
 strata down --delete < /dev/null
-say remove
-apt-get remove strata > apt.log 2>&1
+echo 'the upgrade: passed'
+"""
+
+_REMOVED = """
+set -e
+apt-get -qq -y remove strata > apt.log 2>&1
 test ! -e /usr/bin/strata
 test ! -e /usr/lib/strata
 echo 'the package: passed'
 """
 
 
+_BOOTED = """
+set -e
+export DEBIAN_FRONTEND=noninteractive
+apt-get -qq -y install --no-install-recommends systemd dbus > apt.log 2>&1
+# Its own devices, network and settings of the kernel: systemd minds those of a whole machine.
+unshare --mount --pid --ipc --uts --net --cgroup --fork --kill-child sh -e -c '
+    mount -t proc proc /proc
+    mount -t sysfs -o ro sysfs /sys
+    mount -t cgroup2 cgroup2 /sys/fs/cgroup
+    mount -t tmpfs -o mode=755 run /run
+    mount -t tmpfs -o mode=755 dev /dev
+    for one in null:3 zero:5 full:7 random:8 urandom:9; do mknod -m 666 "/dev/${one%:*}" c 1 "${one#*:}"; done
+    mkdir /dev/pts /dev/shm
+    mount -t devpts -o newinstance,ptmxmode=666 devpts /dev/pts
+    ln -s pts/ptmx /dev/ptmx
+    exec env -i container=fresh PATH=/usr/sbin:/usr/bin:/sbin:/bin /lib/systemd/systemd --unit=multi-user.target' &
+outer=$!
+trap 'kill -9 $outer' EXIT
+until pid=$(cat /proc/$outer/task/$outer/children) && [ -n "$pid" ]; do sleep 0.1; done
+inside() { nsenter -t $pid --mount --pid --ipc --uts --net --cgroup "$@"; }
+until inside systemctl list-units > units.log 2>&1; do kill -0 $outer; sleep 0.2; done
+while read -r line; do
+    printf '\\n== %s\\n' "$line"
+    inside $line < /dev/null
+done <<END
+$1
+END
+for _ in $(seq 300); do ! inside strata status > status.log 2>&1 || break; sleep 0.2; done
+inside strata status || { cat status.log; inside journalctl --no-pager -n 50; exit 1; }
+test "$(inside systemctl is-enabled strata)" = enabled
+inside systemctl stop strata
+echo 'the unit: passed'
+"""
+
 _CONTAINED = """
 set -e
-trap 'strata down --delete --state-dir /var/lib/strata/tried < /dev/null > /dev/null 2>&1 || true' EXIT
-strata version
-strata serve --check
-strata up --simulated --nodes 4 --listen 127.0.0.1:0 --state-dir /var/lib/strata/tried
-strata down --delete --state-dir /var/lib/strata/tried < /dev/null
-echo 'the container: passed'
+tar -C "$1" -c . | podman import -q - docker.io/library/debian:bookworm-slim
+for line in "$2" "$3"; do printf '\\n== %s\\n' "$line"; done
+$2 > build.log 2>&1 || { tail -20 build.log; exit 1; }
+# In a network of its own: the port is published there.
+exec unshare --net bash -e -c '
+    ip link set lo up
+    $1 > run.log 2>&1 &
+    until id=$(podman ps -q) && [ -n "$id" ]; do kill -0 $! || { cat run.log; exit 1; }; sleep 0.2; done
+    trap "podman stop -t 60 $id > stop.log; wait" EXIT
+    for _ in $(seq 300); do podman exec $id strata status > status.log 2>&1 && break; sleep 0.2; done
+    podman exec $id strata status || { cat run.log; exit 1; }
+    curl -sk https://127.0.0.1:8443/v1/version > /dev/null
+    podman exec $id strata up --simulated --nodes 4 --listen 127.0.0.1:0 --state-dir /var/lib/strata/tried
+    podman exec $id strata down --delete --state-dir /var/lib/strata/tried < /dev/null
+    echo "the container: passed"' bash "$3"
 """
 
 
-def installing() -> tuple[str, str]:
-    """The lines of the pages that are run here: of blocks that name the earlier package, and the present one."""
+class Shown(NamedTuple):
+    """The lines of the pages that are run here."""
+
+    earlier: str
+    """They install the earlier package,"""
+    present: str
+    """and the present one."""
+    booted: str
+    """Where systemd has booted."""
+    contained: str
+    """Where the repository is, and its package."""
+
+
+def shown() -> Shown:
+    """Of the blocks that name this target: by what they begin with."""
     named = [
         [command.text for command in block.commands]
         for page in PAGES
         for block in blocks(page)
         if block.run_by == TARGET
     ]
-    earlier, present = (
-        [line for lines in named if f"strata_{version}_" in lines[0] for line in lines] for version in VERSIONS
+    beginnings = (*(f"apt-get install ./strata_{version}_" for version in VERSIONS), "systemctl ", "podman ")
+    return Shown(
+        *("\n".join(line for lines in named if lines[0].startswith(words) for line in lines) for words in beginnings)
     )
-    return "\n".join(earlier), "\n".join(present)
 
 
-def contained(root: Path, package: Path, storage: Path) -> int:
+def contained(root: Path, package: Path, scratch: Path, lines: str) -> int:
     """Make an image of the package by the container file, upon the Debian in ``root``, and try it; the status."""
-    # Files in a folder of our own, and no namespaces: it also works where containers cannot be nested.
-    kept = ["--root", storage / "root", "--runroot", storage / "run", "--storage-driver", "vfs"]
-
-    def buildah(*words: str | Path) -> str:
-        done = subprocess.run(["buildah", *kept, *words], check=True, stdout=subprocess.PIPE, text=True)
-        return done.stdout.strip()
-
-    context = storage / "context"
-    context.mkdir(parents=True)
-    shutil.copy(package, context)
-    base = buildah("from", "scratch")
-    buildah("add", "--quiet", base, root, "/")
-    buildah("commit", "--quiet", "--rm", base, "localhost/base")
-    how = ("--isolation", "chroot", "--network", "host", "--pull-never", "--build-arg", "BASE=localhost/base")
-    buildah("build", "--quiet", *how, "-t", "localhost/strata", "-f", REPOSITORY / "deploy/Containerfile", context)
-    made = buildah("from", "--pull-never", "localhost/strata")
-    tried = ["buildah", *kept, "run", "--isolation", "chroot", made, "--", "bash", "-c", _CONTAINED]
-    return subprocess.run(tried, check=False).returncode
+    (scratch / "dist").mkdir(parents=True)
+    shutil.copy(package, scratch / "dist")
+    (scratch / "deploy").symlink_to(REPOSITORY / "deploy")
+    # Files in a folder of our own, and no limits raised: it also works where this machine is a container itself.
+    (scratch / "storage.conf").write_text(
+        f'[storage]\ndriver = "vfs"\nrunroot = "{scratch}/run"\ngraphroot = "{scratch}/images"\n'
+    )
+    (scratch / "containers.conf").write_text(
+        '[containers]\ndefault_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]\n[engine]\nruntime = "runc"\n'
+    )
+    kept = {
+        "CONTAINERS_STORAGE_CONF": str(scratch / "storage.conf"),
+        "CONTAINERS_CONF": str(scratch / "containers.conf"),
+        "BUILDAH_ISOLATION": "chroot",
+    }
+    build, run = lines.splitlines()
+    command = ["bash", "-c", _CONTAINED, "bash", str(root), build, run]
+    return subprocess.run(command, cwd=scratch, env={**os.environ, **kept}, check=False).returncode
 
 
 def main() -> int:
@@ -155,8 +217,12 @@ def main() -> int:
                     [sys.executable, source / "deploy/deb.py", "--out", out, "--version", version], check=True
                 )
             package = next((machine.root / "srv").glob(f"strata_{VERSIONS[1]}_*.deb"))
-            return contained(machine.root, package, Path(scratch) / "images") or machine.run(
-                _RUN, *installing(), VERSIONS[1]
+            lines = shown()
+            return (
+                contained(machine.root, package, Path(scratch) / "images", lines.contained)
+                or machine.run(_RUN, lines.earlier, lines.present, VERSIONS[1])
+                or machine.run(_BOOTED, lines.booted)
+                or machine.run(_REMOVED)
             )
         finally:
             if not given.keep:

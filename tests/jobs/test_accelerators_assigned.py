@@ -74,12 +74,20 @@ def test_programs_are_told_by_id_or_by_the_number_that_they_will_count() -> None
 def test_cdi_names_each_device_and_the_files_of_the_driver_that_runs(tmp_path: Path) -> None:
     has = machine(trees.h200(tmp_path))
     (spec,) = specifications(has)
-    assert (spec["cdiVersion"], spec["kind"]) == ("0.6.0", "nvidia.com/gpu")
+    assert (spec["cdiVersion"], spec["kind"]) == ("0.5.0", "nvidia.com/gpu")
     assert [device["name"] for device in spec["devices"]] == ["0", has.accelerators[0].id, "all"]
     assert spec["devices"][0]["containerEdits"] == {"deviceNodes": [{"path": "/dev/nvidia0"}]}
     mounts: dict[str, Any] = {one["containerPath"]: one["hostPath"] for one in spec["containerEdits"]["mounts"]}
     assert mounts["/usr/local/nvidia/lib64/libcuda.so.1"] == "/usr/local/nvidia/lib64/libcuda.so.580.159.04"
     assert all("580.159.04" in path for path in mounts.values() if ".so" in path)
+
+
+def test_cdi_has_programs_where_every_image_looks_for_some() -> None:
+    support = {"nvidia": Support(programs=("/usr/local/nvidia/bin/nvidia-smi",))}
+    (spec,) = specifications(msgspec.structs.replace(FOUR, support=support))
+    (mount,) = spec["containerEdits"]["mounts"]
+    assert mount["containerPath"] == "/usr/bin/nvidia-smi"
+    assert mount["hostPath"] == "/usr/local/nvidia/bin/nvidia-smi"
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from queue import Empty, Queue
 
@@ -24,7 +24,8 @@ from strata.provisioning.signing import Signer
 SOURCES = Path(strata.__file__).parent
 AGENT = SOURCES / "agent"
 SHARED = Path(tempfile.gettempdir()) / f"strata-test-minos-{os.getuid()}"
-PACKAGES = SHARED / "packages"
+PACKAGES = SHARED / "strata" / "packages"
+"""Where the command has them, too, if ``SHARED`` is its user's cache."""
 KEPT = 3
 LATEST = "latest-x86_64"
 
@@ -42,9 +43,16 @@ def built() -> Path:
     return place / "minos"
 
 
-def make(output: Path, signing: Path, arch: str = "x86_64", cache: Path = PACKAGES, kernel: str = "") -> None:
+def make(
+    output: Path,
+    signing: Path,
+    arch: str = "x86_64",
+    cache: Path = PACKAGES,
+    kernel: str = "",
+    modules: Iterable[str] = (),
+) -> None:
     """Build into ``output``, with packages that are shared."""
-    build(recipe(arch), AGENT, cache, Artefacts(output), Signer.open(signing), kernel=kernel)
+    build(recipe(arch), AGENT, cache, Artefacts(output), Signer.open(signing), kernel=kernel, extra=modules)
 
 
 def packages_only(into: Path) -> Path:
@@ -56,9 +64,9 @@ def packages_only(into: Path) -> Path:
     return into
 
 
-def initrd_with(extra: Mapping[str, File], into: Path) -> Path:
+def initrd_with(extra: Mapping[str, File], into: Path, builds: Path | None = None) -> Path:
     """The initrd with another one behind it, as a boot fragment is: its files come besides, or instead."""
-    into.write_bytes((built() / LATEST / "initrd").read_bytes() + pack(extra))
+    into.write_bytes(((builds or built()) / LATEST / "initrd").read_bytes() + pack(extra))
     return into
 
 

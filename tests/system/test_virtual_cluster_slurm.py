@@ -23,7 +23,6 @@ from strata.cli.session import Session
 from strata.cli.up import image as up_image
 from strata.cli.up import slurm as up_slurm
 from strata.fleet.settings import admin_socket
-from strata.virtual.qemu import network
 from support import virtual_cluster
 from support.virtual_cluster import Cluster
 
@@ -89,6 +88,20 @@ class Jobs:
     def reason(self, node: str) -> str:
         """Why it is drained."""
         return self._said(["sinfo", "-h", "-n", node, "-o", "%E"]).strip()
+
+    def typed(self, commands: list[str]) -> str:
+        """What commands of a page print, one after the other in a shell."""
+        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        done = subprocess.run(
+            ["bash", "-e", "-o", "pipefail", "-c", "\n".join(commands)],
+            env={**self._environment, **self._cluster.environment, "PATH": path},
+            capture_output=True,
+            text=True,
+            timeout=CHANGE,
+            check=False,
+        )
+        assert done.returncode == 0, (done.stdout, done.stderr)
+        return done.stdout
 
     def _said(self, command: list[str]) -> str:
         done = subprocess.run(command, env=self._environment, capture_output=True, text=True, timeout=120, check=False)
@@ -161,19 +174,11 @@ def test_up_ends_with_a_job_on_all_nodes_and_says_so(up: tuple[Cluster, str], jo
 
 
 def test_its_slurm_is_used_as_the_pages_say(cluster: Cluster, jobs: Jobs):
-    commands = taken_from_pages("tests/system/test_virtual_cluster_slurm.py::test_its_slurm_is_used_as_the_pages_say")
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    done = subprocess.run(
-        ["bash", "-ec", "\n".join(commands)],
-        env={**cluster.environment, "PATH": path},
-        capture_output=True,
-        text=True,
-        timeout=CHANGE,
-        check=False,
+    printed = jobs.typed(
+        taken_from_pages("tests/system/test_virtual_cluster_slurm.py::test_its_slurm_is_used_as_the_pages_say")
     )
-    assert done.returncode == 0, (done.stdout, done.stderr)
     for words in ("^PARTITION ", rf"^{ONE} +in +idle ", "^Submitted batch job", "^JobID "):
-        assert re.search(words, done.stdout, re.MULTILINE), (words, done.stdout)
+        assert re.search(words, printed, re.MULTILINE), (words, printed)
     wait_idle(cluster, jobs)
 
 
@@ -317,6 +322,17 @@ def test_sacct_knows_what_became_of_every_job(cluster: Cluster, jobs: Jobs):
     cluster.eventually("all are there", lambda: {*ended.items()} <= {*jobs.accounts().items()}, CHANGE)
 
 
+def test_what_sacct_prints_is_put_down_to_jobs_as_the_page_says(cluster: Cluster, jobs: Jobs):
+    commands = taken_from_pages(
+        "tests/system/test_virtual_cluster_slurm.py::test_what_sacct_prints_is_put_down_to_jobs_as_the_page_says"
+    )
+    before = {job["job"] for job in cluster.json("energy", "jobs")}
+    for command in commands:
+        print(jobs.typed([command]))
+    known = {job["job"] for job in cluster.json("energy", "jobs")}
+    assert before != known and known >= set(jobs.accounts()), (before, known)
+
+
 def test_a_broken_image_stops_at_the_canary_and_is_taken_back_while_jobs_run(
     cluster: Cluster, jobs: Jobs, tmp_path: Path
 ):
@@ -372,13 +388,12 @@ def make_dask(cluster: Cluster) -> None:
 
 
 @contextlib.contextmanager
-def dask_scheduler(cluster: Cluster) -> Iterator[str]:
+def dask_scheduler(cluster: Cluster, command: str) -> Iterator[str]:
     """Where it is: beside the service."""
+    words = shlex.split(command, comments=True)
     address = f"tcp://{cluster.described.server}:8786"
-    prefix = network.prefix_of(cluster.described.namespace)
-    with subprocess.Popen(
-        [*prefix, "dask-scheduler", "--host", address, "--no-dashboard"], stderr=subprocess.DEVNULL
-    ) as process:
+    assert words[0] == "strata" and address in words
+    with subprocess.Popen(cluster.command(*words[1:]), env=cluster.environment, stderr=subprocess.DEVNULL) as process:
         try:
             yield address
         finally:
@@ -386,12 +401,15 @@ def dask_scheduler(cluster: Cluster) -> Iterator[str]:
 
 
 def test_nodes_move_from_slurm_to_dask_and_back_without_a_reboot(cluster: Cluster, jobs: Jobs):
+    scheduler, there, back_again = taken_from_pages(
+        "tests/system/test_virtual_cluster_slurm.py::test_nodes_move_from_slurm_to_dask_and_back_without_a_reboot"
+    )
     boots = {node: cluster.sh(node, BOOT_ID) for node in BOTH}
     make_dask(cluster)
     cluster.strata("personality", "put", DASK / "personality.yaml")
 
-    with dask_scheduler(cluster) as address:
-        cluster.strata("node", "set", ",".join(BOTH), "image=dask", "workload=out")
+    with dask_scheduler(cluster, scheduler) as address:
+        jobs.typed([there])
 
         moved = {"image": "dask", "workload": "out"}
         cluster.eventually("both are Dask's", lambda: all(_has(cluster, node, moved) for node in BOTH), CHANGE)
@@ -399,7 +417,7 @@ def test_nodes_move_from_slurm_to_dask_and_back_without_a_reboot(cluster: Cluste
         computed = cluster.inside("/usr/bin/python3", "-c", COMPUTE, address, limit=CHANGE)
         assert computed.out.split() == ["328350", *BOTH], computed
 
-        cluster.strata("node", "set", ",".join(BOTH), "--unset", "image", "--unset", "workload")
+        jobs.typed([back_again])
 
         back = {"image": "slurm", "workload": "in"}
         cluster.eventually("both are Slurm's again", lambda: all(_has(cluster, node, back) for node in BOTH), CHANGE)
@@ -530,6 +548,21 @@ def test_idle_nodes_go_off_and_a_job_brings_them_back_through_capmc_and_through_
     cluster.strata("up", "--idle-off", "0s")
     cluster.eventually("both stay", lambda: cluster.is_ready(*BOTH), CHANGE)
     wait_idle(cluster, jobs)
+
+
+def test_slurm_reboots_a_node_as_the_page_says(cluster: Cluster, jobs: Jobs):
+    boots = {node: cluster.sh(node, BOOT_ID) for node in BOTH}
+    generation = cluster.generation(ONE)
+
+    jobs.typed(
+        taken_from_pages("tests/system/test_virtual_cluster_slurm.py::test_slurm_reboots_a_node_as_the_page_says")
+    )
+
+    cluster.eventually("it boots anew", lambda: cluster.generation(ONE) > generation, CHANGE)
+    cluster.eventually("both are ready", lambda: cluster.is_ready(*BOTH), CHANGE)
+    wait_idle(cluster, jobs)
+    assert cluster.sh(ONE, BOOT_ID) != boots[ONE]
+    assert cluster.sh(TWO, BOOT_ID) == boots[TWO]
 
 
 def by_capmc(cluster: Cluster, program: Path, call: str) -> None:

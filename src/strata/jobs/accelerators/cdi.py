@@ -1,13 +1,16 @@
-"""Specifications for the Container Device Interface (0.6), which podman, containerd and others read. Pure."""
+"""Specifications for the Container Device Interface, which podman, containerd and others read. Pure."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from strata.jobs.accelerators.assignment import LIBRARIES, Assigned
+from strata.jobs.accelerators.assignment import LIBRARIES, PROGRAMS, Assigned
 from strata.jobs.accelerators.records import Accelerator, Adapter, Found
 
-VERSION = "0.6.0"
+VERSION = "0.5.0"
+"""The least that has all that is said here: names of devices that begin with a digit. Debian 12's podman reads none
+that is newer."""
+_OPTIONS = ["ro", "nosuid", "nodev", "bind"]
 
 
 def specifications(found: Found) -> list[dict[str, Any]]:
@@ -41,8 +44,7 @@ def _specification(kind: str, devices: list[Accelerator | Adapter], found: Found
     shared: dict[str, Any] = {
         "deviceNodes": _nodes([path for path in both.devices(found) if path not in every]),
         "mounts": [
-            {"hostPath": bind.source, "containerPath": bind.target, "options": ["ro", "nosuid", "nodev", "bind"]}
-            for bind in binds
+            {"hostPath": bind.source, "containerPath": _found(bind.target), "options": _OPTIONS} for bind in binds
         ],
         "env": [f"LD_LIBRARY_PATH={LIBRARIES}"] if any(bind.target.startswith(LIBRARIES) for bind in binds) else [],
     }
@@ -56,3 +58,9 @@ def _specification(kind: str, devices: list[Accelerator | Adapter], found: Found
 
 def _nodes(paths: list[str] | tuple[str, ...]) -> list[dict[str, str]]:
     return [{"path": path} for path in paths]
+
+
+def _found(target: str) -> str:
+    """Where a container is to have a file: a program where every image looks for one, as a specification has no way to
+    add to an image's search path."""
+    return target.replace(PROGRAMS, "/usr/bin")
