@@ -24,7 +24,7 @@ AlertPath = Annotated[str, PathParameter(max_length=64, description="Its id, as 
 @get("/v1/alerts", tags=[_TAG], **needs("read", "alert"))
 async def list_alerts(
     ask: Asked,
-    everything: Annotated[bool, QueryParameter(name="all", description="Also those that are over.")] = False,
+    everything: Annotated[bool, QueryParameter(name="all", description="Also alerts that are over.")] = False,
     limit: Limit = 1000,
     cursor: Cursor = None,
 ) -> AlertPage:

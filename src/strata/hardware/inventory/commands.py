@@ -84,10 +84,15 @@ CONFLICTS = (
 @click.option("--dhcp", is_flag=True, help="The BMCs that appeared in DHCP.")
 @click.option("--known", is_flag=True, help="Look again at every BMC that is known.")
 @click.option("--mapping", type=click.Path(allow_dash=True), help="A CSV file that says where machines are.")
-@click.option("--accept", multiple=True, metavar="ADDRESS", help="Look there, and take another BMC as right.")
+@click.option(
+    "--accept",
+    multiple=True,
+    metavar="ADDRESS",
+    help="Look at this address, and accept that another BMC answers there now.",
+)
 @click.option("--adopt", is_flag=True, help="Make nodes of the machines that are found.")
-@click.option("--name", default="n{number:05}", show_default=True, help="How to call nodes that nothing names.")
-@click.option("--wait/--no-wait", default=True, help="Stay until it is done, and tell what it came to.")
+@click.option("--name", default="n{number:05}", show_default=True, help="Name for nodes that no file names.")
+@click.option("--wait/--no-wait", default=True, help="Wait until it is done, and show the result.")
 @ls.json_option
 @pass_session
 def discover(

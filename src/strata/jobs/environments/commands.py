@@ -56,14 +56,14 @@ def environment() -> None:
 
 ENVIRONMENTS = Named(environment, "environment", "/v1/environments", FIELDS, report=_report)
 ENVIRONMENTS.list("List the environments.", "strata environment list")
-ENVIRONMENTS.show("Show an environment: what jobs get in it, and its versions.", "strata environment show pytorch")
+ENVIRONMENTS.show("Show an environment and its versions: what jobs get in it.", "strata environment show pytorch")
 ENVIRONMENTS.put_files(
     _read,
     lambda found: f"version {found['version']}",
     "Make new versions of the environments that FILES hold: all of them, or none. They are YAML; - is standard input.",
     "strata environment put environments.yaml",
 )
-ENVIRONMENTS.delete("Remove an environment. What was derived from it stays.", "strata environment delete old")
+ENVIRONMENTS.delete("Remove an environment. Environments derived from it stay.", "strata environment delete old")
 
 
 @environment.command("derive")

@@ -112,9 +112,9 @@ def show(session: Session, select: tuple[str, ...], view: ls.Listing) -> None:
     type=click.Choice(("power", "accel_power", "temperature", "energy", "cap")),
     default="power",
     show_default=True,
-    help="What counts.",
+    help="Order by this.",
 )
-@click.option("--lowest", is_flag=True, help="Those with the least instead.")
+@click.option("--lowest", is_flag=True, help="Show the lowest instead.")
 @ls.listing(NODES)
 @pass_session
 def top(session: Session, select: tuple[str, ...], count: int, by: str, lowest: bool, view: ls.Listing) -> None:
@@ -164,7 +164,7 @@ def history(
     plot: Path | None,
     as_json: bool,
 ) -> None:
-    """Show how a metric went: of all selected nodes together, or of each.
+    """Show a metric over time, of all selected nodes together or of each.
 
     \b
     Example: strata energy history

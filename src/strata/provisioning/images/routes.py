@@ -60,7 +60,7 @@ async def delete_image(ask: Asked, name: NamePath, tag: TagPath) -> None:
 
 @post("/v1/images/{name:str}/{tag:str}/undelete", tags=[_TAG], status_code=200, **needs("create", "image", 404, 409))
 async def undelete_image(ask: Asked, name: NamePath, tag: TagPath) -> iv.ImageView:
-    """Take the last deletion of a tag back."""
+    """Undo the last deletion of a tag."""
     return await ask.of(ImageService).undelete(ask.who, name, tag)
 
 

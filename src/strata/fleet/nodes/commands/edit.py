@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     "--interface",
     multiple=True,
     metavar="mac=MAC,...",
-    help="All its network ports anew: mac=, address=, name=, port=. May be repeated; the first one boots.",
+    help="Replaces all its network ports: mac=, address=, name=, port=. May be repeated; the first one boots.",
 )
 @json_option
 @pass_session

@@ -70,7 +70,7 @@ FIELDS = (
 @click.command("list")
 @click.argument("select", nargs=-1, callback=no_blank, shell_complete=complete_select)
 @click.option("--state", type=click.Choice(STATE_ORDER), help="Only nodes in this state.")
-@click.option("--limit", type=click.IntRange(min=1), help="Most nodes to show.")
+@click.option("--limit", type=click.IntRange(min=1), help="Show at most this many nodes.")
 @click.option("--folded", is_flag=True, help="One nodeset instead of a table.")
 @click.option("--group-by", type=click.Choice(["state"]), help="One nodeset for each state.")
 @ls.listing(FIELDS)
@@ -84,7 +84,7 @@ def list_(
     group_by: str | None,
     view: ls.Listing,
 ) -> None:
-    """List the nodes that SELECT names; all without it.
+    """List the nodes that SELECT names, or all nodes.
 
     \b
     Example: strata node list @compute state:faulted --columns name,fault
