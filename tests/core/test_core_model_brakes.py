@@ -71,7 +71,7 @@ def test_a_budget_that_can_be_kept_is_taken(budget: str) -> None:
 
 
 def test_times_that_would_make_the_engine_look_or_ask_without_a_pause_are_refused() -> None:
-    with pytest.raises(BadRequest, match="ask_again_after is above 0"):
+    with pytest.raises(BadRequest, match="ask_again_after must be above 0"):
         read(guard="ask_again_after: 0")
-    with pytest.raises(BadRequest, match="ages_out_after is above 0"):
+    with pytest.raises(BadRequest, match="ages_out_after must be above 0"):
         read(variable="ages_out_after: -90")

@@ -339,7 +339,7 @@ async def test_an_image_is_made_of_what_the_repository_says_before_a_personality
         assert said(await plan(fleet, await imported(fleet, tmp_path / "imported"))) == [], "with its recipe"
 
         site.commit({"site/files/images/tiny/serve.sh": "#!/bin/true\n"})
-        with pytest.raises(Refused, match=r"tiny:1 is made of something else already.*tag of its own"):
+        with pytest.raises(Refused, match=r"tiny:1 was made from something else already.*tag of its own"):
             await plan(fleet, at_head(site))
         gone = "kind: image\nname: tiny-2\nimage: tiny:2\nregistry: 127.0.0.1:1/nothing:here\n"
         site.commit({"site/images.yaml": gone + PERSONALITY})

@@ -88,7 +88,7 @@ async def expected_revision(request: AnyRequest, current: Callable[[], Awaitable
     match, none = request.headers.get("if-match"), request.headers.get("if-none-match")
     if none is not None:
         if none.strip() != "*" or match is not None:
-            raise BadRequest("only '*' makes sense here: create, never replace", where="If-None-Match")
+            raise BadRequest("it takes only '*': create, never replace", where="If-None-Match")
         return 0
     if match is None:
         return None
@@ -110,7 +110,7 @@ def _tag_revision(text: str) -> int:
     found = _TAG.match(text)
     if found is None:
         raise BadRequest(
-            'an entity tag that we gave looks like "12" or W/"12-345"',
+            'not an ETag of this service, such as "12" or W/"12-345"',
             where="If-Match",
             hint="send back the ETag of your last GET",
         )
@@ -153,11 +153,13 @@ def unseal(cursor: str | None) -> str:
             return data[4:].decode()
     except (binascii.Error, ValueError):
         pass
-    raise BadRequest("not a cursor that we gave", where="cursor", hint="pass the 'next' of the page before, unchanged")
+    raise BadRequest(
+        "not a cursor of this service", where="cursor", hint="pass the 'next' of the page before, unchanged"
+    )
 
 
 def finite(value: float | None, where: str) -> float | None:
     """``value``, unless it is not a number or infinite: that is no time."""
     if value is not None and not math.isfinite(value):
-        raise BadRequest("a time is a number of seconds since 1970", where=where)
+        raise BadRequest("a time must be a number of seconds since 1970", where=where)
     return value

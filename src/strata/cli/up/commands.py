@@ -136,7 +136,7 @@ def up(
     kept = simulated.kept(directory)
     if kept is not None and nodes not in (None, kept.nodes):
         raise Conflict(
-            f"the simulated fleet here has {many(kept.nodes, 'node')}, and stays so",
+            f"the simulated fleet here has {many(kept.nodes, 'node')}; it cannot be resized",
             where=f"--nodes {nodes}",
             hint="leave --nodes out, or strata down --delete and begin anew",
         )

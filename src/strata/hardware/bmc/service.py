@@ -203,7 +203,7 @@ class BmcService:
         async def read(node: str, bmc: Bmc) -> NodeReadings:
             readings = await bmc.readings()
             if not readings:
-                raise NotOffered("it answers, and tells of no sensor", node=bmc.address)
+                raise NotOffered("it answers, but lists no sensors", node=bmc.address)
             return NodeReadings(node=node, time=self._fleet.controller.clock.wall(), readings=tuple(readings))
 
         def lost(node: str, trouble: str) -> NodeReadings:

@@ -274,7 +274,11 @@ class Webhooks:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise BadRequest("not an http or https address", where="url", hint="such as https://alerts.example/strata")
-        refuse_login(url, "url", hint="sign deliveries with a secret, or have the receiver know them by their address")
+        refuse_login(
+            url,
+            "url",
+            hint="sign deliveries with a secret, or give the receiver an address with a secret part in its path",
+        )
         key = PREFIX + name
         before = self.records.get(name)
         sealed = self._seal.seal(secret, key) if secret is not None else before.secret if before else None

@@ -188,9 +188,9 @@ def default(
     if policy is not None and site is not None:
         raise click.UsageError("give --policy or --site")
     if folder is None and "STRATA_CONTAINERS" not in os.environ:
-        raise click.UsageError("--cache says which folder nodes see; your own cache is not theirs")
+        raise click.UsageError("give --cache, a folder that nodes see too: your own cache is on this machine only")
     if not name and image.startswith("oci:"):
-        raise click.UsageError("--name says what jobs may call it by")
+        raise click.UsageError("give --name: the name that jobs ask for it by")
     cache = opened_cache(folder)
     found = bring_image(session, cache, image)
     place = site / "files" / file.FILE if site else policy or Path(file.PLACE)

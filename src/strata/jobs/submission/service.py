@@ -565,7 +565,7 @@ class JobService:
             who.require(Right("read", "others-job"))
         newest = await self._fleet.store.revision()
         if since is not None and since > newest:
-            raise BadRequest(f"the newest revision is {newest}; nothing can be resumed after {since}", where="since")
+            raise BadRequest(f"the newest revision is {newest}; nothing can be continued after {since}", where="since")
         return self._events(None if everybody else who.name, (newest if since is None else since) + 1)
 
     async def _events(self, owner: str | None, start: int) -> AsyncIterator[Sequence[JobEvent]]:
@@ -844,4 +844,4 @@ def _place(after: str) -> Age | None:
     try:
         return float(submitted), ident
     except ValueError:
-        raise BadRequest("not a cursor that we gave", where="cursor") from None
+        raise BadRequest("not a cursor of this service", where="cursor") from None

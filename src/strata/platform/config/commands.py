@@ -462,7 +462,7 @@ def pause(session: Session, reason: str, as_json: bool) -> None:
     Example: strata config pause 'acceptance run until Friday'
     """
     if not reason.strip():
-        raise click.UsageError("say why")
+        raise click.UsageError("give a reason")
     _pause(session, reason, as_json)
 
 

@@ -218,7 +218,7 @@ class RolloutService:
         if not wanted:
             raise BadRequest("nothing to change", where="set", hint="like image=v2")
         if any(not int(size.rstrip("%")) for size in spec.waves):
-            raise BadRequest("a wave has at least one node", where="waves", hint="like 1,10%,100%")
+            raise BadRequest("a wave must have at least one node", where="waves", hint="like 1,10%,100%")
         for variable, value in spec.require.items():
             fleet.controller.model.check_value(variable, value)
         known = fleet.section(PlatformSettings).rollout_checks

@@ -92,13 +92,13 @@ class Sysfs:
                 for policy in self._policies():
                     low, high = (_number(policy / f"cpuinfo_{end}_freq") for end in ("min", "max"))
                     if not low <= value <= high:
-                        raise BadRequest(f"{value} is not from {low} to {high} kHz", where=attribute)
+                        raise BadRequest(f"{value} kHz is outside {low} to {high} kHz", where=attribute)
             case "sleep-limit":
                 states = self._states()
                 if not 0 <= value < len(states):
                     raise BadRequest(f"{value} is not a sleep state", where=attribute, hint=f"0 to {len(states) - 1}")
             case "freq":
-                raise BadRequest("the clock itself is not set, only its limits", where=attribute)
+                raise BadRequest("the frequency itself cannot be set, only its limits", where=attribute)
 
     def set(self, attribute: Attribute, value: int) -> None:
         """Change it on all processors."""
@@ -118,7 +118,7 @@ class Sysfs:
         for policy in self._policies():
             other = _number(policy / ("scaling_max_freq" if attribute == "freq-min" else "scaling_min_freq"))
             if (attribute == "freq-min" and value > other) or (attribute == "freq-max" and value < other):
-                raise BadRequest(f"{value} is beyond the other limit, {other} kHz", where=attribute)
+                raise BadRequest(f"{value} kHz is beyond the other limit, {other} kHz", where=attribute)
             _write(policy / f"scaling_{attribute.removeprefix('freq-')}_freq", value)
 
     def _policies(self) -> list[Path]:

@@ -466,7 +466,7 @@ class NodeDriver:
         await self._aim.point(batch.names[place], controller, way.boot)
         begin_before = min(batch.valid_until, time.monotonic() + limit)
         if time.monotonic() > begin_before:
-            raise Conflict("not begun: the lead ran out", where=address)
+            raise Conflict("not begun: this controller no longer leads the node", where=address)
         await controller.set_power("cycle", fence=batch.fence(place), begin_before=begin_before)
         self.got_power([batch.names[place]])
 

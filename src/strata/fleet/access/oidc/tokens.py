@@ -123,15 +123,15 @@ class OidcTokens:
             raise Unauthenticated("the bearer token is malformed") from None
         if header.get("alg") not in ALGORITHMS:
             raise Unauthenticated(
-                "the token is not signed in a way that is accepted here", hint=f"one of {', '.join(ALGORITHMS)}"
+                "the token is signed by an algorithm that is not accepted here", hint=f"one of {', '.join(ALGORITHMS)}"
             )
         if "crit" in header:
-            raise Unauthenticated("the token asks for something that is not understood here")
+            raise Unauthenticated("the token demands an extension (crit) that is not supported here")
         named = str(header.get("kid", ""))
         key = self._keys.find(named)
         if key is None or self._keys.are_due:
             raise UnknownKey(
-                "the token is signed by a key that its provider does not name", hint="log in again: strata login"
+                "the token is signed by a key that its provider does not list", hint="log in again: strata login"
             )
         try:
             found: Mapping[str, Any] = jwt.decode(
