@@ -86,7 +86,9 @@ async def test_two_that_are_equally_narrow_and_differ_are_an_error() -> None:
             "site/b.yaml": overlay("b", "files: [{path: /etc/a, content: two}]"),
         }
     )
-    with pytest.raises(BadRequest, match=r"says something else about files /etc/a than site/a\.yaml, line 3") as refused:
+    with pytest.raises(
+        BadRequest, match=r"says something else about files /etc/a than site/a\.yaml, line 3"
+    ) as refused:
         await explained.rendered(found, "n1")
     assert refused.value.where.startswith("site/b.yaml, line 3")
 
