@@ -243,7 +243,7 @@ def test_no_command_has_an_option_of_the_name_of_a_global_one() -> None:
 
 def test_a_key_without_its_certificate_is_refused_and_not_ignored(run: Run) -> None:
     done = run("status", "--key", "once")
-    assert done.code == 2 and "goes with --cert" in done.err
+    assert done.code == 2 and "give --cert too" in done.err
 
 
 def test_a_wrong_option_is_exit_code_2(run: Run) -> None:

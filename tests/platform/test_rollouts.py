@@ -394,7 +394,7 @@ def test_a_check_of_the_site_that_says_no_takes_the_change_back(monkeypatch: pyt
         cluster.rollouts.conductor._settings = settings
         await start(cluster, spec(checks=("mpi",), waves=("1", "2", "100%")))
         view = await to(cluster)
-        assert (view.state, view.reason) == ("rolled-back", "check mpi says no to wave 2: MPI is slow")
+        assert (view.state, view.reason) == ("rolled-back", "check mpi failed for wave 2: MPI is slow")
         assert images(cluster) == {"v1": 8}
 
     on(8, story)

@@ -44,7 +44,7 @@ def test_an_empty_section_has_its_defaults() -> None:
         ("idle-pool: [1]", "idle-pool: expected a mapping"),
         ("queues: {slow: {capp: 1}}", "queues.slow: unknown key 'capp'; did you mean 'cap'?"),
         ("queues: {slow: {prefer: {days: foo}}}", "queues.slow.prefer: 'foo' is not a day"),
-        ("queues: {slow: {prefer: {from: '9:00', to: '8:00'}}}", "from is before to"),
+        ("queues: {slow: {prefer: {from: '9:00', to: '8:00'}}}", "from must be before to"),
         ("queues: {slow: {prefer: {from: '9:99'}}}", "'9:99' is not a time of day"),
         ("queues: {slow: {prefer: {zone: Mars/Base}}}", "no such time zone: 'Mars/Base'"),
         ("queues: {slow: {cap: 900W}}", "caps must be between 200 W and 400 W"),

@@ -410,7 +410,7 @@ async def test_a_controller_of_another_version_is_told_of_and_spoils_nothing(
         return b'[{"value": "something new"}]'
 
     monkeypatch.setattr(wire, "call", call)
-    with pytest.raises(OutcomeUnknown, match="controller beta makes no sense"):
+    with pytest.raises(OutcomeUnknown, match="controller beta cannot be read"):
         await alpha.agents.agent(LOCAL_ADMIN, B[0])
     assert (await alpha.agents.unknown(LOCAL_ADMIN)).items == ()
     assert await known(alpha.boot.attached(B[0])) is None, "the node waits"

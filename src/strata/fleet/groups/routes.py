@@ -23,7 +23,7 @@ _GROUPS.delete(GroupService.delete_group, "Remove a group; its nodes stay. `If-M
 @get(
     "/v1/groups/{name:str}",
     tags=[_TAG],
-    **needs("read", "group", 404, also={304: answers(None, "You have it already.")}),
+    **needs("read", "group", 404, also={304: answers(None, "Your copy is current (`If-None-Match`).")}),
 )
 async def show_group(request: AnyRequest, ask: Asked, name: NamePath) -> Response[GroupView | None]:
     """One group, its members folded."""

@@ -49,7 +49,9 @@ READ_AT_MOST = 1000
 
 T = TypeVar("T")
 
-_NO_LOGIN = "have the server let BMCs in without one, or by a token in the address that ends soon; or upload the file"
+_NO_LOGIN = (
+    "let the server give BMCs the file without a login, or by a short-lived token in the address; or upload the file"
+)
 _POWER = {"on": "on", "off": "off", "graceful-off": "off"}
 
 

@@ -72,7 +72,11 @@ def set_(session: Session, name: str, url: str, least: str, secret_file: Path | 
     if as_json:
         session.out.json(found)
     else:
-        signed = "signed" if found["signed"] else "not signed: anybody could send the like (--secret-file)"
+        signed = (
+            "signed"
+            if found["signed"]
+            else "not signed: the receiver cannot tell whether they come from Strata (--secret-file signs them)"
+        )
         session.out.line(f"alerts go to {found['name']}, from {found['least']} on, {signed}")
 
 

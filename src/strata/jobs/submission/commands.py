@@ -220,7 +220,7 @@ def list_(
     found = list(session.client.pages("/v1/jobs", params, limit=limit))
     ls.show(session, FIELDS, found, view)
     if not found and not any((everybody, owner, state, target)):
-        session.out.note("no job of yours; everybody's, for those who run the machine: strata job list --all")
+        session.out.note("you have no jobs; administrators see the jobs of all users with: strata job list --all")
 
 
 @job.command()

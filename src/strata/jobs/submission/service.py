@@ -265,10 +265,10 @@ class JobService:
             try:
                 there = await self.send(job)
             except BadRequest as error:
-                refused.append(candidate.considered(f"it refused it: {error.detail}", taken=False))
+                refused.append(candidate.considered(f"it refused the job: {error.detail}", taken=False))
                 continue
             except StrataError as error:
-                why = f"whether it has it is not known yet: {error}"
+                why = f"it is not known yet whether it has the job: {error}"
                 told = (candidate.considered(why, taken=True), *refused)
                 return await self._note(job, lambda now, told=told: msgspec.structs.replace(now, considered=told))  # type: ignore[misc]
             told = _considered(choice.candidates[number:], refused)
@@ -666,11 +666,13 @@ class JobService:
         job = self._find(who, ident, "change")
         target = self._target(job)
         if job.ended or not job.there:
-            told = "it has ended" if job.ended else f"{job.target} has not said yet that it has it"
+            told = "it has ended" if job.ended else f"{job.target} has not confirmed yet that it has the job"
             raise Refused(told, by="job", where=f"job {ident}", hint="look again: strata job show")
         if held and not any(task.state in ("waiting", "held") for task in job.tasks):
             hint = "end it: strata job cancel"
-            raise Refused("it has begun, and only what has not can be held", by="job", where=f"job {ident}", hint=hint)
+            raise Refused(
+                "it has begun, and only a job that has not begun can be held", by="job", where=f"job {ident}", hint=hint
+            )
         if not target.scheduler.ability.hold:
             raise BadRequest(f"{target.kind} cannot hold jobs", where=f"job {ident}")
         document = msgspec.structs.replace(job.document, held=held)
@@ -772,7 +774,11 @@ def _considered(candidates: Sequence[Candidate], refused: Sequence[Considered]) 
     told = []
     for number, one in enumerate(candidates):
         queue = f"; queue {one.queue}: {one.why}" if one.why else ""
-        why = "it can run it, but another comes first" if number else f"it can run it, and comes first{queue}"
+        why = (
+            "it can run the job, but another target comes first"
+            if number
+            else f"it can run the job, and comes first{queue}"
+        )
         figures = f"; {one.figures.words}" if one.figures is not None else ""
         told.append(one.considered(why + figures, taken=not number))
     return (*told, *refused)

@@ -364,8 +364,8 @@ class RolloutService:
     def _waits_for(self, name: str) -> str:
         duty = self.conductor.duty
         if duty.here:
-            return self.conductor.waits.get(name, "its turn to be looked at")
-        return f"something that controller {duty.by} can tell" if duty.by else "a controller to carry it on"
+            return self.conductor.waits.get(name, "its turn with this controller")
+        return f"something that controller {duty.by} knows" if duty.by else "a controller that takes it over"
 
     def _get(self, who: Principal, name: str) -> Rollout:
         rollout = self._records.get(name)

@@ -28,7 +28,7 @@ _WORKLOADS.put(
 
 
 Select = Annotated[str, QueryParameter(pattern=PLAIN, max_length=100_000, description="Which nodes; all by default.")]
-Force = Annotated[bool, QueryParameter(description="Although nodes are drained that nobody would resume then.")]
+Force = Annotated[bool, QueryParameter(description="Even if nodes stay drained that nobody resumes then.")]
 
 
 @delete("/v1/workloads/{name:str}", tags=[_TAG], **needs("delete", "workload", 404, 409, 502))

@@ -86,4 +86,4 @@ def _standing(found: Json) -> str:
     if found["time"] is None:
         return "Nobody has told of the queue yet: squeue --json | strata power queue import"
     told = f"Told by {found['author']} at {when(found['time'])}; {many(len(found['running']), 'job')} running"
-    return f"{told}." if found["fresh"] else f"{told}. It is too old: policies do not go by it."
+    return f"{told}." if found["fresh"] else f"{told}. It is too old: policies ignore it."

@@ -312,7 +312,9 @@ class NodeDriver:
         if mutation.name == "enrol":
             return self._enrol(batch)
         if time.monotonic() > batch.valid_until:
-            return Outcomes.all(Outcome.FENCED, len(batch), "the lead ran out before the agents were told")
+            return Outcomes.all(
+                Outcome.FENCED, len(batch), "this controller stopped leading the node before the agents were told"
+            )
         outcomes = Outcomes.all(Outcome.UNKNOWN, len(batch))
         outcomes.reasons = {}
         told: dict[int, Command] = {}

@@ -290,7 +290,7 @@ class Hub:
         """Note what was said. Second: whether it is news, and not a request that a newer one has overtaken."""
         issued = self._issued(name)
         if request.generation > issued:
-            told = f"its agent speaks for boot {request.generation}; the newest that was handed out is {issued}"
+            told = f"its agent reports boot {request.generation}; the newest that was handed out is {issued}"
             self._alarm(Alarm(kind="generation-refused", message=told, node=name))
             raise Denied("this controller handed out no such boot", where=name, hint="the node must boot anew")
         agent = self._agents.get(name)

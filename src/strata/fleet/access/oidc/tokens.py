@@ -158,9 +158,9 @@ class OidcTokens:
 
 
 _WHY = {
-    "InvalidAudienceError": "it is for somebody else",
-    "InvalidIssuerError": "it is from somebody else",
-    "ImmatureSignatureError": "its time has not come",
-    "InvalidIssuedAtError": "it does not say when it was made",
-    "MissingRequiredClaimError": "it does not say enough of itself",
+    "InvalidAudienceError": "it is for another service (aud)",
+    "InvalidIssuerError": "it is from another provider (iss)",
+    "ImmatureSignatureError": "it is not valid yet (nbf)",
+    "InvalidIssuedAtError": "it does not say when it was issued (iat)",
+    "MissingRequiredClaimError": "it lacks a claim that is needed",
 }

@@ -23,7 +23,7 @@ _DOCUMENTS.delete(DesireService.delete_document, "Remove a document. `If-Match` 
 @get(
     "/v1/documents/{name:str}",
     tags=[_TAG],
-    **needs("read", "document", 404, also={304: answers(None, "You have it already.")}),
+    **needs("read", "document", 404, also={304: answers(None, "Your copy is current (`If-None-Match`).")}),
 )
 async def show_document(request: AnyRequest, ask: Asked, name: NamePath) -> Response[DocumentView | None]:
     """One document."""
