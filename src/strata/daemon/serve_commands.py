@@ -53,8 +53,13 @@ FILE = click.Path(path_type=Path, dir_okay=False)
     default=None,
     help="Also register the outlets that feed them.",
 )
-@click.option("--log-level", "logs__level", type=click.Choice(["debug", "info", "warning", "error"]))
-@click.option("--log-format", "logs__format", type=click.Choice(["auto", "json", "text"]))
+@click.option(
+    "--log-level",
+    "logs__level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    help="Least severe messages to log.",
+)
+@click.option("--log-format", "logs__format", type=click.Choice(["auto", "json", "text"]), help="Format of the log.")
 def serve(config: Path | None, more: Sequence[str], check: bool, listen: str | None, **given: Any) -> None:
     """Run the service in the foreground, until SIGTERM or Ctrl-C. LAYERS are run with the layers below them that they
     need. Default: all.

@@ -36,7 +36,9 @@ def operation() -> None:
 
 
 @operation.command("list")
-@click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True, help="Most of them, the newest.")
+@click.option(
+    "--limit", type=click.IntRange(min=1), default=100, show_default=True, help="Show at most this many, the newest."
+)
 @ls.listing(FIELDS)
 @pass_session
 def list_(session: Session, limit: int, view: ls.Listing) -> None:

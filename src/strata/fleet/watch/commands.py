@@ -24,7 +24,7 @@ _SHOWN = {*_SUBJECTS, "time", "since", "gone", "count", "controller", "variable"
 @click.command()
 @click.argument("select", nargs=-1, callback=no_blank, shell_complete=complete_select)
 @click.option("--since", type=click.IntRange(min=0), help="Begin at this revision. Default: now.")
-@click.option("--kind", "kinds", multiple=True, type=click.Choice(KINDS), help="Only these; may be repeated.")
+@click.option("--kind", "kinds", multiple=True, type=click.Choice(KINDS), help="Only this kind; may be repeated.")
 @click.option("--count", type=click.IntRange(min=1), help="Stop after this many.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on a line.")
 @pass_session

@@ -54,7 +54,9 @@ def alert() -> None:
 
 @alert.command("list")
 @click.option("--all", "everything", is_flag=True, help="Also alerts that are over.")
-@click.option("--limit", type=click.IntRange(min=1), default=1000, show_default=True, help="Most alerts.")
+@click.option(
+    "--limit", type=click.IntRange(min=1), default=1000, show_default=True, help="Show at most this many alerts."
+)
 @ls.listing(FIELDS)
 @pass_session
 def list_(session: Session, everything: bool, limit: int, view: ls.Listing) -> None:

@@ -185,7 +185,7 @@ def _tell(out: Output, job: Json, report: Json) -> None:
 
 
 @click.command("list")
-@click.option("--limit", type=click.IntRange(min=1), help="Most BMCs.")
+@click.option("--limit", type=click.IntRange(min=1), help="Show at most this many BMCs.")
 @ls.listing(BMCS)
 @pass_session
 def list_(session: Session, limit: int | None, view: ls.Listing) -> None:
@@ -266,9 +266,11 @@ def _described(part: Json) -> str:
 @select_help
 @click.command()
 @click.argument("select", nargs=-1, metavar="[SELECT]...", shell_complete=complete_select)
-@click.option("--kind", type=click.Choice(KINDS), help="Only these.")
+@click.option("--kind", type=click.Choice(KINDS), help="Only this kind.")
 @click.option("--text", default="", help="Part of a name, model, part number or serial.")
-@click.option("--limit", type=click.IntRange(min=1), default=1000, show_default=True, help="Most components.")
+@click.option(
+    "--limit", type=click.IntRange(min=1), default=1000, show_default=True, help="Show at most this many components."
+)
 @ls.listing(COMPONENTS)
 @pass_session
 def components(
@@ -287,7 +289,13 @@ def components(
 @click.command()
 @click.argument("select", nargs=-1, metavar="[SELECT]...", shell_complete=complete_select)
 @click.option("--since", type=WHEN, help="From then on: 2h, 3d, 2026-01-31.")
-@click.option("--limit", type=click.IntRange(min=1, max=10_000), default=100, show_default=True, help="Most changes.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1, max=10_000),
+    default=100,
+    show_default=True,
+    help="Show at most this many changes.",
+)
 @ls.listing(CHANGES)
 @pass_session
 def history(session: Session, select: tuple[str, ...], since: float | None, limit: int, view: ls.Listing) -> None:

@@ -52,7 +52,9 @@ def container() -> None:
 @container.command("run")
 @click.argument("image")
 @click.argument("words", nargs=-1, type=click.UNPROCESSED)
-@click.option("--runtime", default="native", show_default=True, help="strata container runtimes lists them.")
+@click.option(
+    "--runtime", default="native", show_default=True, help="Container runtime; 'strata container runtimes' lists them."
+)
 @click.option(
     "--bind",
     "binds",
@@ -66,7 +68,13 @@ def container() -> None:
 )
 @click.option("--clear-env", is_flag=True, help="Do not pass on this environment.")
 @click.option("--workdir", default="", help="Where the program starts. Default: where the image says.")
-@click.option("--home", type=click.Choice(["none", "user", "tmp"]), default="none", show_default=True)
+@click.option(
+    "--home",
+    type=click.Choice(["none", "user", "tmp"]),
+    default="none",
+    show_default=True,
+    help="Home folder in the container.",
+)
 @click.option("--writable", is_flag=True, help="The image can be written to; what is written is gone afterwards.")
 @click.option("--own-pids", is_flag=True, help="See no processes but its own.")
 @click.option("--node-tmp", is_flag=True, help="/tmp and /dev/shm are the node's: ranks of MPI share memory there.")

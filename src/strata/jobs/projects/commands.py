@@ -71,7 +71,7 @@ PROJECTS.delete("Remove a project: its jobs are no longer counted.", "strata pro
     metavar="ACCOUNT",
     help="Account whose jobs it takes; without any, all accounts.",
 )
-@click.option("--description", default="")
+@click.option("--description", default="", help="What it is for.")
 @ls.json_option
 @pass_session
 def set_(

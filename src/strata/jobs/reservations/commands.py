@@ -33,7 +33,7 @@ def reservation() -> None:
 
 
 @reservation.command("list")
-@click.option("--target", help="Only this one.")
+@click.option("--target", help="Only reservations of this target.")
 @ls.listing(FIELDS)
 @pass_session
 def list_(session: Session, target: str | None, view: ls.Listing) -> None:
@@ -55,8 +55,8 @@ def list_(session: Session, target: str | None, view: ls.Listing) -> None:
 @click.option("--for", "length", type=DURATION, required=True, help="How long: 2h, 3d.")
 @click.option("--in", "later", type=DURATION, help="Begin after this long. Default: now.")
 @click.option("--at", type=WHEN, help="When it begins: '2026-12-01 08:00'.")
-@click.option("-N", "--nodes", type=click.IntRange(min=1), default=1, show_default=True, help="Nodes.")
-@click.option("-c", "--cores", type=click.IntRange(min=1), default=1, show_default=True, help="Cores on each.")
+@click.option("-N", "--nodes", type=click.IntRange(min=1), default=1, show_default=True, help="How many nodes.")
+@click.option("-c", "--cores", type=click.IntRange(min=1), default=1, show_default=True, help="Cores on each node.")
 @click.option("--queue", help="Queue that the nodes are of.")
 @ls.json_option
 @pass_session

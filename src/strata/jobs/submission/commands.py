@@ -116,11 +116,11 @@ job.add_command(reservation_group)
 @click.option("-f", "--file", type=click.Path(path_type=Path, dir_okay=False, allow_dash=True), help="A YAML document.")
 @click.option("--script", type=click.Path(path_type=Path, dir_okay=False, allow_dash=True), help="A script to run.")
 @click.option("--name", help="What it is called.")
-@click.option("-N", "--nodes", type=click.IntRange(min=1), help="Nodes.")
+@click.option("-N", "--nodes", type=click.IntRange(min=1), help="How many nodes.")
 @click.option("-n", "--tasks", type=click.IntRange(min=1), help="Processes, over all nodes.")
 @click.option("-c", "--cores", type=click.IntRange(min=1), help="Cores for each process.")
-@click.option("--memory", type=Memory(), help="On each node: 4G, 500M.")
-@click.option("--accelerators", metavar="[TYPE:]COUNT", help="On each node.")
+@click.option("--memory", type=Memory(), help="Memory on each node: 4G, 500M.")
+@click.option("--accelerators", metavar="[TYPE:]COUNT", help="Accelerators on each node.")
 @click.option("--time", "limit", type=DURATION, help="Time limit, after which it is ended: 10m, 2h.")
 @click.option("--power", type=Watts(1, 1e7), metavar="WATTS", help="Most power that each node may draw: 350W, 1.5kW.")
 @click.option("--array", metavar="FIRST-LAST[:STEP][%N]", help="Run many tasks of the same kind, at most N at a time.")
@@ -129,7 +129,7 @@ job.add_command(reservation_group)
 @click.option("--runtime", help="What runs the image. Default: native.")
 @click.option("--launch", type=click.Choice(LAUNCHES), help="What is started: once, tasks (as -n says), or mpi.")
 @click.option("--environment", metavar="NAME[@VERSION]", help="Run it in this work environment.")
-@click.option("--env", multiple=True, metavar="NAME=VALUE", help="Set in its environment.")
+@click.option("--env", multiple=True, metavar="NAME=VALUE", help="Set this variable in its environment.")
 @click.option("--workdir", type=click.Path(), help="Folder that it starts in. Default: the account's home.")
 @click.option("--stdout", type=click.Path(), help="Where its output goes; %j: its id, %x: its name, %a: array index.")
 @click.option("--stderr", type=click.Path(), help="Where its errors go, named likewise. Default: with its output.")
@@ -192,12 +192,14 @@ def submit(
 
 @job.command("list")
 @click.option("--all", "everybody", is_flag=True, help="Jobs of all users (administrators).")
-@click.option("--owner", help="Only this one.")
+@click.option("--owner", help="Only jobs of this user.")
 @click.option(
     "--state", type=click.Choice((*STATES, *OUTCOMES)), help="Only jobs in this state, or that ended in this way."
 )
 @click.option("--target", help="Only jobs of this target.")
-@click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True, help="Most of them, the newest.")
+@click.option(
+    "--limit", type=click.IntRange(min=1), default=100, show_default=True, help="Show at most this many, the newest."
+)
 @ls.listing(FIELDS)
 @pass_session
 def list_(
@@ -344,7 +346,7 @@ _acts("release", "released", "Release held jobs, so that they can start.")
 
 @job.command()
 @_JOB
-@click.option("--timeout", type=DURATION, help="Longest wait. Default: for ever.")
+@click.option("--timeout", type=DURATION, help="Wait at most this long. Default: for ever.")
 @ls.json_option
 @pass_session
 def wait(session: Session, ident: str, timeout: float | None, as_json: bool) -> None:

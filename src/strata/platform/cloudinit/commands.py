@@ -50,15 +50,22 @@ _NAMED.delete("Delete a cloud-init document.", "strata cloud-init delete gpu")
 
 @cloud_init.command()
 @click.argument("name")
-@click.option("--select", default="*", metavar="SELECT", show_default=True, shell_complete=complete_select)
+@click.option(
+    "--select",
+    default="*",
+    metavar="SELECT",
+    show_default=True,
+    shell_complete=complete_select,
+    help="Nodes that it is for.",
+)
 @click.option(
     "--priority",
     default=0,
     show_default=True,
     help="If several documents fit a node, the user data of the highest priority is used.",
 )
-@click.option("--user-data", type=_TEXT, help="File with it; '-' is standard input.")
-@click.option("--vendor-data", type=_TEXT, help="File with it; '-' is standard input.")
+@click.option("--user-data", type=_TEXT, help="File with the data; '-' is standard input.")
+@click.option("--vendor-data", type=_TEXT, help="File with the data; '-' is standard input.")
 @click.option("--ssh-key", "ssh_keys", multiple=True, type=_TEXT, help="File with public keys, one on a line.")
 @ls.json_option
 @pass_session

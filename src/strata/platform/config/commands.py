@@ -77,7 +77,7 @@ config.add_command(drift)
 
 @config.command()
 @click.argument("directory", type=click.Path(path_type=Path, file_okay=False))
-@click.option("--system", default="main", metavar="NAME", help="What this system is called.", show_default=True)
+@click.option("--system", default="main", metavar="NAME", help="Name of this system.", show_default=True)
 @ls.json_option
 @pass_session
 def init(session: Session, directory: Path, system: str, as_json: bool) -> None:
@@ -98,7 +98,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 
 @config.command("import")
 @click.argument("directory", type=click.Path(path_type=Path, file_okay=False))
-@click.option("--system", default="main", metavar="NAME", help="What this system is called.", show_default=True)
+@click.option("--system", default="main", metavar="NAME", help="Name of this system.", show_default=True)
 @click.option("--warewulf", type=_FILE, metavar="FILE", help="From a nodes.conf of Warewulf 4. Needs no service.")
 @click.option("--slurm", type=_FILE, metavar="FILE", help="From a slurm.conf and /etc/hosts. Needs no service.")
 @click.option(
@@ -399,7 +399,7 @@ def status(session: Session, as_json: bool) -> None:
 
 @config.command()
 @click.argument("url")
-@click.option("--branch", default="main", metavar="NAME", show_default=True)
+@click.option("--branch", default="main", metavar="NAME", show_default=True, help="The branch to follow.")
 @_SYSTEM
 @click.option(
     "--policy",

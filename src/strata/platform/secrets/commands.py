@@ -100,7 +100,13 @@ def recipient(session: Session, as_json: bool) -> None:
 @click.argument("name")
 @_for
 @_FILE
-@click.option("--recipient", "whom", default="", metavar="AGE1...", help="Default: the service is asked.")
+@click.option(
+    "--recipient",
+    "whom",
+    default="",
+    metavar="AGE1...",
+    help="Public key to encrypt for. Default: ask the service for it.",
+)
 @pass_session
 def encrypt(session: Session, name: str, select: str, uid: int, gid: int, file: Path, whom: str) -> None:
     """Print a secret, encrypted, as a document for the site repository. The value is not sent to the service.

@@ -40,8 +40,14 @@ _COLUMNS = (
 @click.option("--nodes", type=click.IntRange(1, _LARGEST), default=1000, show_default=True, help="Size of the machine.")
 @click.option("--limit", metavar="WATTS", help="What the site allows, such as 2MW [default: as the policy says]")
 @click.option("--trace", type=_FILE, help="Recorded jobs: SWF, or what sacct -P prints [default: generated]")
-@click.option("--days", type=Between(0, 31, min_open=True), default=1.0, show_default=True)
-@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="The same seed, the same day.")
+@click.option("--days", type=Between(0, 31, min_open=True), default=1.0, show_default=True, help="Days to simulate.")
+@click.option(
+    "--seed",
+    type=click.IntRange(0),
+    default=1,
+    show_default=True,
+    help="Seed of the random jobs; the same seed gives the same jobs.",
+)
 @click.option("--load", type=Between(0, 10, min_open=True), default=1.1, show_default=True,
               help="Work of the generated jobs, as a multiple of what the nodes can do.")  # fmt: skip
 @click.option("--die-after", metavar="TIME", help="The controller dies in its first change of caps after so long: 6h.")

@@ -135,7 +135,7 @@ def top(session: Session, select: tuple[str, ...], count: int, by: str, lowest: 
 @click.option("--metric", type=click.Choice(METRICS), default="power", show_default=True,
               help="What was measured; of energy, what each node used in each step.")  # fmt: skip
 @click.option("--since", "start", type=WHEN, default="1h", show_default=True, help="From when: 1h (ago), or a date.")
-@click.option("--until", "end", type=WHEN, default="now", show_default=True, help="To when.")
+@click.option("--until", "end", type=WHEN, default="now", show_default=True, help="Up to this time.")
 @click.option("--step", type=DURATION, help="Length of one step [default: about 240 steps].")
 @click.option("--each", is_flag=True, help="Every node by itself (at most 1000).")
 @click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values.")

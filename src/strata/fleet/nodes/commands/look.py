@@ -325,10 +325,14 @@ HISTORY = (
 @click.command()
 @click.argument("select", nargs=-1, required=True, metavar="SELECT", callback=no_blank, shell_complete=complete_select)
 @click.option("--since", type=WHEN, help="From when: 1h (an hour ago), or a date.")
-@click.option("--until", type=WHEN, help="Until when.")
+@click.option("--until", type=WHEN, help="Up to this time.")
 @click.option("--at", "at", type=WHEN, help="Only the state of one node at that time.")
 @click.option(
-    "--limit", type=click.IntRange(1, 10_000), default=1000, show_default=True, help="Most changes, the newest."
+    "--limit",
+    type=click.IntRange(1, 10_000),
+    default=1000,
+    show_default=True,
+    help="Show at most this many changes, the newest.",
 )
 @ls.listing(HISTORY, sort="time")
 @pass_session

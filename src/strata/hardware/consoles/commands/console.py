@@ -46,7 +46,11 @@ FIELDS = (
 @click.option("--since", type=WHEN, help="With --search: since then, 1h (an hour ago) or a date.")
 @click.option("--until", type=WHEN, help="With --search: until then.")
 @click.option(
-    "--limit", type=click.IntRange(1, 1000), default=100, show_default=True, help="With --search: most lines."
+    "--limit",
+    type=click.IntRange(1, 1000),
+    default=100,
+    show_default=True,
+    help="With --search: show at most this many lines.",
 )
 @click.option("--type", "typing", is_flag=True, help="Interactive terminal: also send what you type. '~.' ends it.")
 @click.option("--list", "list_", is_flag=True, help="Show how consoles are captured.")

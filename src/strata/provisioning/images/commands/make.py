@@ -36,7 +36,7 @@ PATH = click.Path(path_type=Path)
 @click.argument("source")
 @click.option("--name", required=True, help="Name of the image here.")
 @click.option("--tag", default="latest", show_default=True, help="Its tag.")
-@click.option("--ref", default="", help="Which image of an archive that holds several.")
+@click.option("--ref", default="", help="Image to take, if an archive holds several.")
 @click.option("--unsigned", is_flag=True, help="Import it as a new image, even if it carries a signed release.")
 @click.option("--wait/--no-wait", default=True, help="Wait until it is done.")
 @ls.json_option
