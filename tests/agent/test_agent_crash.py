@@ -110,7 +110,7 @@ def test_a_file_that_is_not_what_the_node_booted_is_never_loaded(
 
 
 def test_boot_data_that_names_no_files_is_an_error_that_says_so(machine: Paths) -> None:
-    with pytest.raises(AgentError, match="does not say where it is"):
+    with pytest.raises(AgentError, match="does not say where to fetch it"):
         load_crash_kernel({}, machine)
 
 

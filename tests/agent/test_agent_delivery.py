@@ -305,7 +305,7 @@ def test_what_cannot_be_in_force_is_said_and_the_former_configuration_stays(runn
     assert running.sh("cat /etc/a.conf; ls -a /etc | busybox grep strata || echo clean") == "good\nclean\n"
     lied = {**overlay("r3", [file("/etc/a.conf", "other\n")]), "digest": good["digest"]}
     running.site.overlay = lied
-    assert "otherwise than its digest says" in running.site.do("configure", revision="r3", digest="")["error"]
+    assert "does not match its digest" in running.site.do("configure", revision="r3", digest="")["error"]
     broken = overlay("r4", [], services=[service("broken.service")])
     assert "Job for broken.service failed" in running.configure(broken)["error"]
     assert running.config()["digest"] == "", "what is half in force is not told as in force"

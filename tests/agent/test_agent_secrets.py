@@ -146,7 +146,7 @@ def test_a_name_that_leads_elsewhere_is_refused(paths: Paths, controller: Contro
     kept, _ = held_by(paths, controller)
     controller.give(munge="x")
     controller.answer["secrets"] = {name: controller.answer["secrets"]["munge"]}
-    with pytest.raises(Unreachable, match="impossible name"):
+    with pytest.raises(Unreachable, match="invalid name"):
         kept.fetch()
     assert not paths.boot.exists()
     assert [*paths.secrets.iterdir()] == []

@@ -80,7 +80,7 @@ async def site(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Asyn
 
 async def test_a_controller_of_the_same_authority_is_answered_by_name(site: Site) -> None:
     assert await site.client.call(site.peer, "echo", b"hello") == b"beta: hello"
-    with pytest.raises(NotFound, match="alpha: this controller answers no such question"):
+    with pytest.raises(NotFound, match="alpha: this controller has no such path"):
         await site.client.call(site.peer, "nothing")
 
 

@@ -123,6 +123,21 @@ def test_help_shows_every_command_by_section(run: Run) -> None:
         assert f"\n  {name} " in result.out
 
 
+def test_every_option_says_what_it_is() -> None:
+    def check(command: click.Command, context: click.Context) -> None:
+        silent = [
+            one.opts[0] for one in command.params if isinstance(one, click.Option) and not (one.help or one.hidden)
+        ]
+        assert not silent, f"{context.command_path}: {silent}"
+        if isinstance(command, click.Group):
+            for name in command.list_commands(context):
+                member = command.get_command(context, name)
+                assert member is not None
+                check(member, click.Context(member, info_name=name, parent=context))
+
+    check(main.cli, click.Context(main.cli, info_name="strata"))
+
+
 def test_no_summary_of_a_command_is_cut_on_a_terminal_of_100_columns() -> None:
     def check(group: click.Group, context: click.Context) -> None:
         members = {name: group.get_command(context, name) for name in group.list_commands(context)}
@@ -243,7 +258,7 @@ def test_no_command_has_an_option_of_the_name_of_a_global_one() -> None:
 
 def test_a_key_without_its_certificate_is_refused_and_not_ignored(run: Run) -> None:
     done = run("status", "--key", "once")
-    assert done.code == 2 and "goes with --cert" in done.err
+    assert done.code == 2 and "give --cert too" in done.err
 
 
 def test_a_wrong_option_is_exit_code_2(run: Run) -> None:

@@ -72,7 +72,7 @@ def test_the_queue_is_imported_and_listed(server: FakeServer, run: Run, queue: Q
     assert done.lines[1].split() == ["1", "ada", "all", "2", "none"] and "Told by slurm" in done.err
     assert run("power", "queue", "list", "--json").json == queue.view["waiting"]
     queue.view["fresh"] = False
-    assert "policies do not go by it" in run("power", "queue", "list").err
+    assert "policies ignore it" in run("power", "queue", "list").err
 
 
 def test_whoever_has_the_highest_priority_comes_first() -> None:

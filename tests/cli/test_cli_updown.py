@@ -169,7 +169,7 @@ def test_another_size_for_a_fleet_that_is_there_is_refused_in_words(state: Path,
     run("up", "--simulated", "--nodes", "2", "--no-tls")
     result = run("up", "--simulated", "--nodes", "5", "--no-tls")
     assert result.code == 5
-    assert "the simulated fleet here has 2 nodes, and stays so" in result.err
+    assert "the simulated fleet here has 2 nodes; it cannot be resized" in result.err
     run("down", "--delete")
 
 

@@ -77,7 +77,7 @@ def _without_none(data: Any) -> Any:
             "'wings' is none of: hardware, jobs, platform, power",
         ),
         ("leadership:\n  renew_every: 6s\n", "line 2, column 16: leadership.renew_every", "half of the lease"),
-        ("power:\n  limit: 1MW\n  band: 2MW\n", "line 3, column 9: power.band", "not above the limit"),
+        ("power:\n  limit: 1MW\n  band: 2MW\n", "line 3, column 9: power.band", "must not be above the limit"),
         ("engine: {backoff: 0s}\n", "line 1, column 19: engine.backoff", "above 0"),
         ("power:\n  rules: absent.ini\n", "absent.ini", "cannot be read"),
         ("models: [absent.yaml]\n", "line 1, column 9: models", "no such file"),

@@ -25,13 +25,13 @@ def read(budget: str = "limit: 1", guard: str = "ask_again_after: 1", variable: 
     ("budget", "words"),
     [
         ("limit: 1, per: cabnet", "did you mean 'cabinet'"),
-        ("limit: 1, per: nonsense", "which is nothing"),
+        ("limit: 1, per: nonsense", "which is no way to divide nodes"),
         ("limit: 1, per: cabinet:x1000", "per is 'cabinet:x1000'"),
         ("limit: 1, per: 'group:'", "per is 'group:'"),
         ("limit: 1, per: label", "per is 'label'"),
         ("limit: 1, per: 'label:'", "per is 'label:'"),
         ("limit: 1, per: fleet:all", "per is 'fleet:all'"),
-        ("limit: 1, per: ''", "which is nothing"),
+        ("limit: 1, per: ''", "which is no way to divide nodes"),
         ("limit: -1", "at least 1 node, not -1"),
         ("limit: 0", "at least 1 node, not 0"),
         ("limit: 0.5", "at least 1 node, not 0.5"),
@@ -71,7 +71,7 @@ def test_a_budget_that_can_be_kept_is_taken(budget: str) -> None:
 
 
 def test_times_that_would_make_the_engine_look_or_ask_without_a_pause_are_refused() -> None:
-    with pytest.raises(BadRequest, match="ask_again_after is above 0"):
+    with pytest.raises(BadRequest, match="ask_again_after must be above 0"):
         read(guard="ask_again_after: 0")
-    with pytest.raises(BadRequest, match="ages_out_after is above 0"):
+    with pytest.raises(BadRequest, match="ages_out_after must be above 0"):
         read(variable="ages_out_after: -90")

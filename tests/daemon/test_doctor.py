@@ -77,7 +77,7 @@ def test_each_fault_is_found_and_says_how_to_mend_it(state: Path) -> None:
         "open files": ("warning", "LimitNOFILE=1048576 in the systemd unit, or ulimit -Hn before the start"),
         "clock": ("warning", "apt-get install chrony, and chronyc tracking"),
         "names": ("warning", "add them to DNS, or to /etc/hosts on this host and on whoever asks it"),
-        "port 8443": ("bad", "stop who has it (ss -lptn sport = :8443), or choose another"),
+        "port 8443": ("bad", "stop the program that has it (ss -lptn sport = :8443), or choose another"),
     }
 
 

@@ -67,6 +67,6 @@ def test_somebody_whom_the_provider_knows_signs_in_there_and_no_address_alone_do
         for address in (f"?code={sent['code']}&state={asked['state']}", "?code=x&state=y", "?error=access_denied"):
             stranger = Visitor(browser, service)
             stranger.open(address)
-            expect(stranger.page.get_by_role("alert")).to_contain_text("begun no such sign-in")
+            expect(stranger.page.get_by_role("alert")).to_contain_text("did not begin this sign-in")
             assert stranger.page.get_by_role("navigation").count() == 0
             assert stranger.page.url == f"{stranger.url}/"

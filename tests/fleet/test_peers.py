@@ -87,7 +87,7 @@ async def test_a_controller_with_another_authority_is_not_believed_and_told_of(k
     await until(lambda: bool(known.troubles))
     [(name, trouble)] = known.troubles
     assert name == "beta"
-    assert "authority that nodes of alpha do not believe" in trouble
+    assert "authority that nodes of alpha do not trust" in trouble
     assert "copy ca/ into" in trouble
     assert known.peers.others() == ()
     assert known.peers.get("beta") is None

@@ -53,7 +53,7 @@ async def test_interfaces_are_kept_in_their_one_form() -> None:
         ([Interface(mac="01:00:5e:00:00:01")], "a MAC is written as"),
         ([Interface(mac=mac(1)), Interface(mac=mac(2), address="10.77.0.256")], "'10.77.0.256' is no IPv4"),
         ([Interface(port="no slash")], "a port is remote-id/circuit-id"),
-        ([Interface(address="10.77.0.1")], "has a MAC, or the port"),
+        ([Interface(address="10.77.0.1")], "must have a MAC, or the port"),
         ([Interface(mac=mac(1), name="a\x1bb")], "printable"),
         ([Interface(mac=mac(1), address="10.77.0.9"), Interface(mac=mac(2), address="10.77.0.9")], "the same address"),
         ([Interface(mac=mac(1), name="a"), Interface(mac=mac(2), name="a")], "the same name"),

@@ -39,7 +39,7 @@ class Told:
         self.asked.append(path)
         if self.busy_at and path.startswith(self.busy_at):
             self.busy_at, self.quiet_until = "", 0.01
-            raise DeviceError("busy: it asks for 0 s", node=address)
+            raise DeviceError("busy: it asks to wait 0 s", node=address)
         if self.silent_from and path.startswith(self.silent_from):
             self.dead = True
             raise DeviceError("no answer in 1 s", node=address)
@@ -106,7 +106,7 @@ async def test_one_that_asks_for_patience_is_waited_for() -> None:
     assert (await walk(told)).trouble == ()
     told.busy_at = f"{ROOT}/Systems/S/Processors"
     found = await walk(told, busy=0.001)
-    assert found.trouble == (f"{ROOT}/Systems/S/Processors: busy: it asks for 0 s",)
+    assert found.trouble == (f"{ROOT}/Systems/S/Processors: busy: it asks to wait 0 s",)
 
 
 async def test_one_that_promises_to_expand_and_cannot_is_asked_one_by_one() -> None:

@@ -483,7 +483,7 @@ async def test_a_crawler_that_breaks_ends_nobody_elses_work(site: Site) -> None:
     report, errors = await site.discover(addresses=("https://bmc1", "https://unknown", "ipmi://x"))
     assert report.found == 1
     assert "internal error while talking to the BMC: KeyError" in errors["https://unknown"]
-    assert "ipmi is not spoken here" in errors["ipmi://x"]
+    assert "ipmi is not supported" in errors["ipmi://x"]
 
 
 async def test_a_controller_with_several_machines_is_read_once_and_each_becomes_its_own_node(site: Site) -> None:

@@ -98,7 +98,7 @@ def test_a_policy_is_read_as_it_was_written() -> None:
         images="/i", default="a/root", named={"a": "a/root"}, opt_out=(5, 7), home="user", binds=("/scratch:ro",)
     )
     assert policy.parse(whole.text(), "x") == whole
-    with pytest.raises(BadRequest, match="line 2 is none of a policy about images"):
+    with pytest.raises(BadRequest, match="line 2 is not a setting of an image policy"):
         policy.parse("images = /i\nbinds = /x\n", "x")
     with pytest.raises(BadRequest, match="there is no group 'nobodies'"):
         policy.group_numbers("nobodies")

@@ -174,7 +174,7 @@ async def test_the_broker_takes_who_begins_first_and_the_next_where_one_refuses(
         quick.on_submit = closed
         job = await site.jobs.submit(ALICE, document)
         whys = {one.target: one.why for one in job.considered}
-        assert job.target == "slow" and whys["quick"] == "it refused it: no more today"
+        assert job.target == "slow" and whys["quick"] == "it refused the job: no more today"
         assert whys["small"] == "slurm cannot count licences"
         # Whoever depends on it goes where it is.
         after = await site.jobs.submit(ALICE, JobDocument(command="true", after=(Dependency(job=job.id),)))
@@ -201,7 +201,7 @@ async def test_a_job_that_its_scheduler_forgot_is_lost_or_what_it_wrote_itself(
         monkeypatch.setattr(QuietRunner, "run", lambda self, *command, **more: run(*command))
         fake.shown.clear()
         over = await site.ended(ALICE, lost.id)
-        assert (over.outcome, over.status) == ("lost", None) and "does not know of it any more" in over.reason
+        assert (over.outcome, over.status) == ("lost", None) and "no longer knows it" in over.reason
         over = await site.ended(ALICE, told.id)
         assert (over.outcome, over.status, over.began, over.ended) == ("failed", 3, 10.0, 20.0)
 

@@ -127,7 +127,7 @@ def test_the_explanation_shows_every_figure_of_every_target() -> None:
     assert found.candidates[0].figures.words == (
         "it waits 0.50 h (0.50), 0 of 1 places of its data are far (0.00), 0.50 kWh at 0.300 (0.15): 0.65 in all"
     )
-    other = found.candidates[1].considered("another comes first", taken=False)
+    other = found.candidates[1].considered("another target comes first", taken=False)
     assert other.cost == pytest.approx(1.3)
 
 

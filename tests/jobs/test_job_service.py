@@ -127,7 +127,7 @@ def test_a_users_job_runs_by_every_face_and_survives_the_death_of_the_service(da
     )
     assert text == "hello\n"
     assert "local" in daemon.strata("job", "targets", token=token)
-    assert "it can run it" in daemon.strata("job", "submit", *where, "--explain", "--", "true", token=token)
+    assert "it can run the job" in daemon.strata("job", "submit", *where, "--explain", "--", "true", token=token)
     document = daemon.desk.parent / "job.yaml"
     document.write_text(
         f"name: from-yaml\nscript: |\n  #!/bin/sh\n  echo $1 $WORD\narguments: [a b]\nenv: {{WORD: on}}\n"

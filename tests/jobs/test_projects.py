@@ -91,7 +91,7 @@ async def test_a_project_takes_jobs_of_its_members_as_far_as_its_quota_goes(tmp_
     with pytest.raises(Denied, match="bob is no member of the project physics"), projects.booking(document(), "bob"):
         pytest.fail("taken")
     untimed = document(resources=Asked())
-    with pytest.raises(BadRequest, match="says how long it may run"), projects.booking(untimed, "ada"):
+    with pytest.raises(BadRequest, match="must have a time limit"), projects.booking(untimed, "ada"):
         pytest.fail("taken")
     with contextlib.ExitStack() as written:
         for _ in range(2):

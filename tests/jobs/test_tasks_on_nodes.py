@@ -221,5 +221,5 @@ def test_tasks_go_where_the_scheduler_gave_them_room() -> None:
 
 def test_mpi_without_the_job_s_environment_is_refused() -> None:
     bare = Container(image="x", clear_env=True)
-    with pytest.raises(BadRequest, match="MPI needs the job's environment"):
+    with pytest.raises(BadRequest, match="MPI needs the job's environment, which clear_env takes away"):
         launcher(JobDocument(command="x", launch="mpi", container=bare), "slurm")

@@ -59,6 +59,17 @@ def test_a_service_that_is_away_is_a_failure_that_passes(monkeypatch: pytest.Mon
     assert failure(query())["error_class"] == "TRANSIENT"
 
 
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [(["--help"], 0, "usage: apbasil [FILE]"), (["a", "b"], 2, "usage: apbasil"), (["/nowhere"], 1, "No such file")],
+)
+def test_a_wrong_command_line_says_what_is_right(words: list[str], code: int, said: str) -> None:
+    program = "from strata.slurm_cli.basil import main; main()"
+    words = [sys.executable, "-c", program, *words]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == code and said in done.stdout + done.stderr and "Traceback" not in done.stderr
+
+
 def test_what_is_spoken_is_told_without_asking_the_service() -> None:
     root = ET.fromstring("".join(respond(query("1.0", kind="ENGINE"))))
     engine = root.find("ResponseData/Engine")

@@ -154,7 +154,7 @@ def test_every_kind_has_a_schema_and_a_field_of_the_configuration() -> None:
     [
         ("kind: flow\nname: f\nsteps:\n  - {name: a, set: {power: off}, timeout: soon}\n", "line 4, column 43", "soon"),
         ("kind: flow\nname: f\nsteps:\n  - {name: a}\n", "line 4, column 5", "one thing"),
-        ("kind: flow\nname: f\n", "line 2, column 7", "has steps"),
+        ("kind: flow\nname: f\n", "line 2, column 7", "must have steps"),
         ("kind: health-check\nname: h\ncheck: disc\n", "line 3, column 8", "disc"),
         ("kind: health-check\nname: h\ncheck: time\nevery: 1s\n", "line 4, column 8", "at least"),
         ("kind: health-check\nname: h\ncheck: time\nselect: state:ready\n", "line 1, column 1", "cannot select by"),
@@ -189,7 +189,9 @@ def test_a_later_layer_says_otherwise_and_two_running_policies_are_an_error(site
     assert found.power_policies[0].text == POLICY, "as it stands in the file: its digest is what was simulated"
     second = "kind: power-policy\nname: zday\ntext: 'limit: 1MW'\nenabled: true\n"
     site.write({"systems/prod/more.yaml": second})
-    with pytest.raises(BadRequest, match=r"systems/prod/more.yaml, line 2, column 7: night is said to run"):
+    with pytest.raises(
+        BadRequest, match=r"systems/prod/more.yaml, line 2, column 7: power policy night is enabled too"
+    ):
         read_repository(site.directory).configuration()
 
 
@@ -339,7 +341,7 @@ async def test_an_image_is_made_of_what_the_repository_says_before_a_personality
         assert said(await plan(fleet, await imported(fleet, tmp_path / "imported"))) == [], "with its recipe"
 
         site.commit({"site/files/images/tiny/serve.sh": "#!/bin/true\n"})
-        with pytest.raises(Refused, match=r"tiny:1 is made of something else already.*tag of its own"):
+        with pytest.raises(Refused, match=r"tiny:1 was made from something else already.*tag of its own"):
             await plan(fleet, at_head(site))
         gone = "kind: image\nname: tiny-2\nimage: tiny:2\nregistry: 127.0.0.1:1/nothing:here\n"
         site.commit({"site/images.yaml": gone + PERSONALITY})

@@ -86,7 +86,9 @@ async def test_two_that_are_equally_narrow_and_differ_are_an_error() -> None:
             "site/b.yaml": overlay("b", "files: [{path: /etc/a, content: two}]"),
         }
     )
-    with pytest.raises(BadRequest, match=r"says something else of files /etc/a than site/a\.yaml, line 3") as refused:
+    with pytest.raises(
+        BadRequest, match=r"says something else about files /etc/a than site/a\.yaml, line 3"
+    ) as refused:
         await explained.rendered(found, "n1")
     assert refused.value.where.startswith("site/b.yaml, line 3")
 
@@ -110,23 +112,23 @@ def test_a_desire_for_the_current_configuration_is_for_the_revision_of_the_same_
 @pytest.mark.parametrize(
     ("entries", "message"),
     [
-        ("files: [{path: /etc/a}]", "a file has one of source, content and template"),
+        ("files: [{path: /etc/a}]", "a file must have one of source, content and template"),
         ("files: [{path: /run/a, content: x}]", "nothing is delivered below /run"),
         ("files: [{path: /etc/../a, content: x}]", "path"),
         ("files: [{path: etc/a, content: x}]", "path"),
         ("files: [{path: /etc/a, source: ../../nodes.yaml}]", "source"),
         ("files: [{path: /etc/a, source: missing.j2}]", "there is no files/missing.j2"),
         ("files: [{path: /etc/a, content: x, mode: 644}]", "mode"),
-        ("users: [{name: ann}]", "a user has a name and a uid"),
+        ("users: [{name: ann}]", "a user must have a name and a uid"),
         ("users: [{name: 'ann:0', uid: 1}]", "name"),
         ("users: [{name: ann, uid: 1, comment: 'a:b'}]", "comment"),
-        ("users: [{name: ann, uid: 1, keys: [ssh-ed25519 AAA]}]", "a user with keys has a home"),
-        ("services: [{name: a.service}]", "a service is enabled, running, or not"),
+        ("users: [{name: ann, uid: 1, keys: [ssh-ed25519 AAA]}]", "a user with keys must have a home"),
+        ("services: [{name: a.service}]", "a service must say enabled or running"),
         ("services: [{name: --force, running: true}]", "name"),
         ("sysctls: [{name: ../../etc/passwd, value: 1}]", "name"),
         ("packages: [{name: --allow-unauthenticated}]", "name"),
         ("packages: [{name: htop, version: 1 -o APT::Get::AllowUnauthenticated=1}]", "version"),
-        ("mounts: [{target: /mnt, source: a}]", "a mount has a source and a type"),
+        ("mounts: [{target: /mnt, source: a}]", "a mount must have a source and a type"),
     ],
 )
 def test_an_entry_that_cannot_be_is_refused_with_its_place(entries: str, message: str) -> None:

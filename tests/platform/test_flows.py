@@ -297,7 +297,7 @@ async def test_a_system_starts_and_stops_in_the_order_of_what_its_stages_need(si
     plan = await site.system.plan(LOCAL_ADMIN, SystemRun(), start=True)
     assert [step.name for step in plan.steps] == ["start-services", "start-storage", "start-compute"]
     begun = await site.system.run(LOCAL_ADMIN, SystemRun(), start=True)
-    with pytest.raises(Conflict, match="starts or stops it"):
+    with pytest.raises(Conflict, match="is starting or stopping the system"):
         await site.system.run(LOCAL_ADMIN, SystemRun(), start=True)
     async with asyncio.timeout(60):
         assert (await site.fleet.operations.wait(begun.id)).state == "done"
@@ -377,7 +377,9 @@ def test_what_is_wrong_with_a_file_is_told_with_its_line() -> None:
     assert read_flows(text, "night.yaml")["night"].steps[0].timeout == 7200
     with pytest.raises(BadRequest) as wrong:
         read_flows(text + "- name: nothing\n", "night.yaml")
-    assert wrong.value.where == "night.yaml, line 7, column 3" and wrong.value.detail == "a step does one thing"
+    assert (
+        wrong.value.where == "night.yaml, line 7, column 3" and wrong.value.detail == "a step must do exactly one thing"
+    )
     with pytest.raises(BadRequest) as wrong:
         read_flows(text.replace("timeout: 2h", "timeout: soon"), "night.yaml")
     assert "line 6" in wrong.value.where

@@ -394,7 +394,7 @@ def test_a_check_of_the_site_that_says_no_takes_the_change_back(monkeypatch: pyt
         cluster.rollouts.conductor._settings = settings
         await start(cluster, spec(checks=("mpi",), waves=("1", "2", "100%")))
         view = await to(cluster)
-        assert (view.state, view.reason) == ("rolled-back", "check mpi says no to wave 2: MPI is slow")
+        assert (view.state, view.reason) == ("rolled-back", "check mpi failed for wave 2: MPI is slow")
         assert images(cluster) == {"v1": 8}
 
     on(8, story)
@@ -437,8 +437,8 @@ def test_what_cannot_be_rolled_out_is_refused_with_a_reason_and_changes_nothing(
             ("nothing to do", spec(set={"image": "v1"})),
             ("no such check: mpi", spec(checks=("mpi",))),
             ("at least one node", spec(max_unavailable="0")),
-            ("waves: a wave has at least one node", spec(waves=("0", "50%"))),
-            ("waves: a wave has at least one node", spec(waves=("1", "0%"))),
+            ("waves: a wave must have at least one node", spec(waves=("0", "50%"))),
+            ("waves: a wave must have at least one node", spec(waves=("1", "0%"))),
             ("circle", spec(order=(("rack0", "rack1"), ("rack1", "rack0")))),
             ("no such state variable", spec(require={"mood": "good"})),
         ):

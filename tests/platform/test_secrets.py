@@ -295,8 +295,8 @@ def test_a_vault_is_read_and_what_is_wrong_with_it_is_said_without_its_token(
     monkeypatch.setattr(vaults, "AWAY", 0.0)
     client = Vault(settings(vault, tmp_path))
     fails(client, "forbidden", "refuses")
-    fails(client, "elsewhere", "no sense")
-    fails(client, "rubbish", "no sense")
+    fails(client, "elsewhere", "cannot be read")
+    fails(client, "rubbish", "cannot be read")
     monkeypatch.setattr(vaults, "TIMEOUT", 0.3)
     fails(Vault(settings(vault, tmp_path)), "slow", "no answer")
     assert "/v1/elsewhere" not in vault.asked

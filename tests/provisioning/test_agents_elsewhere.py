@@ -307,7 +307,7 @@ async def test_a_node_that_nobody_leads_fails_at_once(wire: Wire) -> None:
     alpha, _ = await both_attached(wire)
     alpha.holders.pop(1)
     done = await alpha.result(await alpha.run("hostname"))
-    assert {item.error for item in done.items if item.node in B} == {"no controller leads it at the moment"}
+    assert {item.error for item in done.items if item.node in B} == {"no controller leads this node at the moment"}
     alpha.holders[1] = ("gamma", 2)
     done = await alpha.result(await alpha.run("hostname"))
     told = {item.error for item in done.items if item.node in B}
@@ -356,7 +356,7 @@ async def test_images_that_nodes_hold_are_known_to_all_controllers_or_it_is_said
     beta.hub.cut_off(B[0])  # it may run on
     assert await alpha.agents.images_held() == await beta.agents.images_held() == {one, two}
     beta.expects_agents = True
-    with pytest.raises(Unavailable, match="not every agent has told"):
+    with pytest.raises(Unavailable, match="not every agent has reported"):
         await alpha.agents.images_held()
     wire.cut.add("beta")
     with pytest.raises(Unavailable, match="beta"):
@@ -410,7 +410,7 @@ async def test_a_controller_of_another_version_is_told_of_and_spoils_nothing(
         return b'[{"value": "something new"}]'
 
     monkeypatch.setattr(wire, "call", call)
-    with pytest.raises(OutcomeUnknown, match="controller beta makes no sense"):
+    with pytest.raises(OutcomeUnknown, match="controller beta cannot be read"):
         await alpha.agents.agent(LOCAL_ADMIN, B[0])
     assert (await alpha.agents.unknown(LOCAL_ADMIN)).items == ()
     assert await known(alpha.boot.attached(B[0])) is None, "the node waits"
@@ -423,7 +423,7 @@ async def test_nodes_are_sorted_as_one_by_one(wire: Wire) -> None:
     assert {peer.controller: sorted(names) for peer, names in found.there.items()} == {"beta": B}
     assert found.nowhere == {"nobody": "no such node"}
     alpha.holders.pop(1)
-    assert alpha.elsewhere.sort(NODES).nowhere == dict.fromkeys(B, "no controller leads it at the moment")
+    assert alpha.elsewhere.sort(NODES).nowhere == dict.fromkeys(B, "no controller leads this node at the moment")
     assert alpha.elsewhere.sort([]) == ByLeader(here=[], there={}, nowhere={})
 
 

@@ -138,7 +138,7 @@ async def test_a_node_that_never_arrives_is_held_with_what_its_console_said(tmp_
         assert "is held" in script
         await asyncio.wait_for(site.told.wait(), 60)
         reason = site.held["n0001"]
-        assert reason.startswith("3 boots in a row did not arrive; its console said: ")
+        assert reason.startswith("3 boots in a row failed: the node never reported; its console said: ")
         assert reason.isprintable() and len(reason) <= 500
         assert site.kinds == ["boot-failed"]
         assert site.identity.record("n0001").attempts == 3, "it is still so that they did not arrive"
@@ -149,7 +149,7 @@ async def test_a_node_that_never_arrives_is_held_with_what_its_console_said(tmp_
         site.told.clear()
         assert "is held" in (await site.script(1))[1], "it had all its tries again, and no more"
         await asyncio.wait_for(site.told.wait(), 60)
-        assert site.held["n0001"].startswith("6 boots in a row did not arrive")
+        assert site.held["n0001"].startswith("6 boots in a row failed: the node never reported")
 
 
 async def test_of_a_panic_the_reason_is_told_and_not_the_end_of_its_trace(tmp_path: Path) -> None:

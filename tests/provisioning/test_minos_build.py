@@ -135,7 +135,7 @@ def test_each_architecture_has_a_latest_of_its_own(
     assert told("choose", old) == f"{old} is the latest for x86_64\n"
     assert chosen() == {"x86_64": old, "aarch64": arm}
     assert json.loads(told("show", "latest-aarch64", "--json"))["digest"] == arm
-    with pytest.raises(BadRequest, match="say one of latest-aarch64, latest-x86_64"):
+    with pytest.raises(BadRequest, match="name one of latest-aarch64, latest-x86_64"):
         artefacts.get("latest")
     for digest in (old, arm):
         with pytest.raises(Conflict, match="latest"):

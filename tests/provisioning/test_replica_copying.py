@@ -109,7 +109,7 @@ async def test_a_wrong_chunk_is_found_at_once_and_its_source_is_told_of_and_not_
     assert [(alarm.kind, alarm.peer) for alarm in site.alarms] == [("image-refused", "a")]
     site.part.unlink()
     del site.sources["b"]
-    with pytest.raises(Unavailable, match="a gave it wrongly"):
+    with pytest.raises(Unavailable, match="a sent it with errors"):
         await site.copy(chunks=CHUNKS)
     site.now = 601.0  # by then somebody may have mended it
     site.sources["a"].data = DATA

@@ -153,7 +153,9 @@ async def test_an_image_that_is_removed_while_it_is_fetched_does_not_arrive(
     await until(lambda: release.image not in b.images.catalogue.made)
     assert list((b.images.shelf.root / "incoming").iterdir()) == []
     a.wire.held.set()
-    await until(lambda: any("removed meanwhile" in str(record.__dict__.get("reason")) for record in caplog.records))
+    await until(
+        lambda: any("removed in the meantime" in str(record.__dict__.get("reason")) for record in caplog.records)
+    )
     await until(lambda: b.files() == [])
     assert placed == []
 

@@ -119,7 +119,7 @@ def test_everything_that_is_asked_for_is_told_to_lsf() -> None:
     assert 'STRATA_ARRAY_INDEX="$((LSB_JOBINDEX - 1))"' in script
     assert "\n#BSUB" not in script
     assert "span[hosts=1]" in lsf.build(work(resources=Resources(cores=4)))[0]
-    with pytest.raises(BadRequest, match="not divided"):
+    with pytest.raises(BadRequest, match="cannot be divided"):
         lsf.build(work(resources=Resources(nodes=2, tasks=3)))
 
 

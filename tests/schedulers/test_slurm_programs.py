@@ -102,6 +102,22 @@ def test_what_is_refused_is_not_tried_again_and_is_told(machine: Machine) -> Non
     assert "suspend n[1-2]: n1; not n2: job 7 runs there" in machine.log
 
 
+@pytest.mark.parametrize(("option", "code"), [("--help", 0), ("-h", 0), ("--nodes=n1", 2)])
+def test_an_option_is_no_hostlist_and_nothing_is_asked_of_the_service(machine: Machine, option: str, code: int) -> None:
+    assert [machine.run(action, option, patience="0.1") for action in ("resume", "suspend", "reboot")] == [code] * 3
+    assert not (machine.directory / "log").exists()
+
+
+def test_the_help_of_the_health_check_looks_at_nothing() -> None:
+    def check(option: str) -> subprocess.CompletedProcess[str]:
+        words = [sys.executable, "-m", "strata.slurm_cli.health", option]
+        return subprocess.run(words, capture_output=True, text=True, timeout=120, check=False, env={})
+
+    helped, wrong = check("--help"), check("--now")
+    assert helped.returncode == 0 and helped.stdout.startswith("usage: strata-slurm-health") and not helped.stderr
+    assert wrong.returncode == 2 and wrong.stderr == helped.stdout
+
+
 def test_a_service_that_stays_away_is_given_up(machine: Machine) -> None:
     assert machine.run("resume", "n1", patience="0.1") == 1
     assert "resume n1: not done: Could not lookup the service" in machine.log

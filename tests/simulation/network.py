@@ -204,7 +204,7 @@ class LinkedDriver:
 
     async def act(self, mutation: Mutation, batch: Batch) -> Outcomes:
         if self._mechanisms.fencing and self._clock() > batch.valid_until:
-            return Outcomes.all(Outcome.FENCED, len(batch), "the lead ran out")
+            return Outcomes.all(Outcome.FENCED, len(batch), "this controller no longer leads the node")
         batch = _beyond_the_driver(batch)
         try:
             outcomes = await self._line.call(lambda: self._driver.act(mutation, batch))

@@ -204,7 +204,7 @@ class Front:
     def _controller(self, given: dict[bytes, bytes], twice: bool) -> str | Unauthenticated:
         """Which controller asks. Only what nginx says of a certificate counts; nobody on this machine is one."""
         if twice or self._door != "front" or b"authorization" in given:
-            return Unauthenticated("only another controller speaks here, and shows its certificate")
+            return Unauthenticated("this path is for other controllers, which show their certificate")
         try:
             return self._authenticator.controller(*_shown(given))
         except Unauthenticated as error:

@@ -152,4 +152,6 @@ def unseal(cursor: str | None) -> str:
             return data[4:].decode()
     except (binascii.Error, ValueError):
         pass
-    raise BadRequest("not a cursor that we gave", where="cursor", hint="pass the 'next' of the page before, unchanged")
+    raise BadRequest(
+        "not a cursor of this service", where="cursor", hint="pass the 'next' of the page before, unchanged"
+    )

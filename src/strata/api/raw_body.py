@@ -59,7 +59,8 @@ class Bodies:
         """So many bytes more; ``Unavailable`` where there is no room for them."""
         if self.held + count > self._most:
             raise Unavailable(
-                f"bodies of {self.held / 2**20:.0f} MiB are being read already, of at most {self._most / 2**20:.0f}",
+                f"the service is reading {self.held / 2**20:.0f} MiB of requests already; it takes "
+                f"{self._most / 2**20:.0f} MiB at a time",
                 where="body",
                 hint="nothing was changed: try again in a while, or send less at a time",
             )

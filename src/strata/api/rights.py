@@ -31,7 +31,7 @@ _STATUSES: Mapping[int, str] = {
     403: "Your role or scope does not allow it.",
     404: "It does not exist.",
     409: "Somebody else was first, or a brake is on.",
-    410: "That far back nothing is kept any more.",
+    410: "What you asked for is too old and no longer kept.",
     412: "It is not at the revision that you named.",
     413: "The body is too large.",
     415: "The body is not JSON.",

@@ -86,7 +86,7 @@ class Ask(msgspec.Struct, frozen=True):
 # One dependency and not three: Litestar would start a task for each.
 Asked = NamedDependency[SkipValidation[Ask]]
 
-Limit = Annotated[int, QueryParameter(ge=1, le=10_000, description="Most items in the answer.")]
+Limit = Annotated[int, QueryParameter(ge=1, le=10_000, description="At most this many items in the answer.")]
 Cursor = Annotated[str | None, QueryParameter(max_length=4096, description="The `next` of the page before.")]
 Select = Annotated[
     str,

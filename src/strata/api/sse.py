@@ -36,7 +36,7 @@ def resume_point(request: AnyRequest, since: int | None) -> int | None:
     if not last:
         return since
     if not last.isascii() or not last.isdigit() or len(last) > 20 or int(last) > NEWEST:
-        raise BadRequest("an event id is a number that we gave", where="Last-Event-ID")
+        raise BadRequest("not the id of an event of this service: that is a number", where="Last-Event-ID")
     return int(last)
 
 

@@ -37,20 +37,20 @@ def option(*names: str, **more: Any) -> Either:
 Either = tuple[tuple[tuple[str, ...], dict[str, Any]], ...]
 """Options of which one may be given."""
 
-_NIDS = option("-n", "--nids", type=nid_list, metavar="LIST", help="such as 1,4,7-10")
-_MUST = option("-n", "--nids", type=nid_list, metavar="LIST", help="such as 1,4,7-10", required=True)
-_SWITCH = (_MUST, option("-r", "--reason", help="why"))
+_NIDS = option("-n", "--nids", type=nid_list, metavar="LIST", help="NIDs of nodes, such as 1,4,7-10")
+_MUST = option("-n", "--nids", type=nid_list, metavar="LIST", help="NIDs of nodes, such as 1,4,7-10", required=True)
+_SWITCH = (_MUST, option("-r", "--reason", help="why, for the log"))
 _BEGIN = option("-s", "--start-time", metavar="'YYYY-MM-DD HH:MM:SS'")
 _WHO = (
-    option("-a", "--apid", type=_apid, help="such as 122232, or 4711.0 (a step)"),
-    option("-j", "--job", "--jobid", "--job-id", dest="job_id", metavar="JOB"),
+    option("-a", "--apid", type=_apid, help="application, such as 122232, or 4711.0 (a step)"),
+    option("-j", "--job", "--jobid", "--job-id", dest="job_id", metavar="JOB", help="job of the scheduler"),
     _NIDS,
 )
-_DRIVES = option("-n", "--nids", type=nid_list, metavar="LIST") + option(
+_DRIVES = option("-n", "--nids", type=nid_list, metavar="LIST", help="NIDs of nodes, such as 1,4,7-10") + option(
     "-c", "--cname", metavar="LIST", help="names of components, with commas between"
 )
 _ENERGY = (_BEGIN, option("-e", "--end-time", metavar="'YYYY-MM-DD HH:MM:SS'"), *_WHO)
-_WINDOW = (_BEGIN, option("-w", "--window-len", type=int, metavar="SECONDS"))
+_WINDOW = (_BEGIN, option("-w", "--window-len", type=int, metavar="SECONDS", help="length of the window"))
 
 
 def _mode(*choices: str) -> tuple[Either, ...]:
@@ -98,7 +98,9 @@ def _applet(call: str, *options: Either, build: Callable[[Options], Body] = _pla
 APPLETS: dict[str, Applet] = {
     "node_rules": _applet("get_node_rules"),
     "node_status": _applet(
-        "get_node_status", _NIDS, option("-f", "--filter", metavar="A|B", help="such as 'show_ready|show_off'")
+        "get_node_status",
+        _NIDS,
+        option("-f", "--filter", metavar="A|B", help="only nodes in these states, such as 'show_ready|show_off'"),
     ),
     "node_on": _applet("node_on", *_SWITCH),
     "node_off": _applet("node_off", *_SWITCH),
@@ -108,8 +110,8 @@ APPLETS: dict[str, Applet] = {
     "set_power_cap": _applet(
         "set_power_cap",
         _MUST,
-        option("-N", "--node", type=int, metavar="WATTS", help="of the node; 0: no cap"),
-        option("-A", "--accel", type=int, metavar="WATTS", help="of its accelerators; 0: no cap"),
+        option("-N", "--node", type=int, metavar="WATTS", help="cap of the node; 0: none"),
+        option("-A", "--accel", type=int, metavar="WATTS", help="cap of its accelerators; 0: none"),
         build=_caps,
     ),
     "get_freq_capabilities": _applet("cnctl", _MUST, build=_cnctl(_CAN, _FREQ)),
@@ -117,8 +119,8 @@ APPLETS: dict[str, Applet] = {
     "set_freq_limits": _applet(
         "cnctl",
         _MUST,
-        option("-m", "--min", type=int, required=True, metavar="KHZ"),
-        option("-M", "--max", type=int, required=True, metavar="KHZ"),
+        option("-m", "--min", type=int, required=True, metavar="KHZ", help="lowest frequency"),
+        option("-M", "--max", type=int, required=True, metavar="KHZ", help="highest frequency"),
         # The lower limit twice: the first time it may be above the upper limit that still holds.
         build=_cnctl(_SET, _MIN, _MAX, _MIN),
     ),
@@ -127,7 +129,7 @@ APPLETS: dict[str, Applet] = {
     "set_sleep_state_limit": _applet(
         "cnctl",
         _MUST,
-        option("-l", "--limit", type=int, required=True, metavar="STATE"),
+        option("-l", "--limit", type=int, required=True, metavar="STATE", help="deepest sleep state"),
         build=_cnctl(_SET, _SLEEP),
     ),
     "get_mcdram_capabilities": _applet("get_mcdram_capabilities", _NIDS),

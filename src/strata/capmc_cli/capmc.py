@@ -74,7 +74,11 @@ def _parse(applet: str, options: Sequence[Either], arguments: Sequence[str]) -> 
 
 
 def _help(applet: str) -> bytes:
-    text = "usage: capmc APPLET [OPTIONS]\n\napplets:\n" + "".join(f"  {name}\n" for name in (*sorted(APPLETS), "json"))
+    text = "usage: capmc APPLET [OPTIONS]\n\nSends a CAPMC request and prints the reply (JSON).\n"
+    text += (
+        "'capmc APPLET --help' shows the options of an applet; 'capmc json' sends what it reads on standard input.\n"
+    )
+    text += "\napplets:\n" + "".join(f"  {name}\n" for name in (*sorted(APPLETS), "json"))
     if applet in ("-h", "--help", "help"):
         return text.encode()
     raise Failed(text if not applet else f"capmc: no such applet: {applet[:60]}\n{text}")
@@ -82,7 +86,7 @@ def _help(applet: str) -> bytes:
 
 def _raw(arguments: Sequence[str]) -> bytes:
     """Send what comes on standard input."""
-    taken = option("-r", "--resource", required=True, metavar="/capmc/CALL")
+    taken = option("-r", "--resource", required=True, metavar="/capmc/CALL", help="call that it is sent to")
     resource = _parse("json", [taken], arguments).resource
     if not resource.startswith("/") or any(c.isspace() or not c.isprintable() for c in resource):
         raise Failed(f"capmc json: not a resource: {resource[:80]!r}")

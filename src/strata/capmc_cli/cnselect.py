@@ -19,8 +19,12 @@ def run(arguments: Sequence[str]) -> str:
     """Ask; what to print."""
     import argparse
 
-    parser = argparse.ArgumentParser(prog="cnselect", allow_abbrev=False)
-    parser.add_argument("-e", "--expression", required=True, metavar="hbmcachepct.eq.N|numa_cfg.eq.X")
+    parser = argparse.ArgumentParser(
+        prog="cnselect", description="Prints the NIDs of nodes by their modes.", allow_abbrev=False
+    )
+    parser.add_argument(
+        "-e", "--expression", required=True, metavar="EXPRESSION", help="hbmcachepct.eq.N or numa_cfg.eq.X"
+    )
     expression = parser.parse_args(arguments).expression
     status, body = post("/capmc/cnselect", json.dumps({"expression": expression}).encode(), settings())
     try:

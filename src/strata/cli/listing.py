@@ -96,10 +96,18 @@ def listing(fields: Sequence[Field], *, sort: str = "") -> Callable[[F], F]:
 
         options = (
             click.option("--json", "as_json", is_flag=True, help="Print JSON."),
-            click.option("--columns", default="", callback=chosen, metavar="A,B", help=f"Of {', '.join(known)}."),
-            click.option("--sort", default=sort, callback=ordered, metavar="[-]COLUMN", help="Order; '-' reverses."),
             click.option(
-                "--match", multiple=True, callback=matched, metavar="COLUMN=PATTERN", help="Only those (* and ?)."
+                "--columns", default="", callback=chosen, metavar="A,B", help=f"Columns to show: {', '.join(known)}."
+            ),
+            click.option(
+                "--sort", default=sort, callback=ordered, metavar="[-]COLUMN", help="Sort by this column; '-' reverses."
+            ),
+            click.option(
+                "--match",
+                multiple=True,
+                callback=matched,
+                metavar="COLUMN=PATTERN",
+                help="Only rows whose column matches (* and ?).",
             ),
         )
         decorated: Any = wrapper

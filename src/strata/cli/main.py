@@ -66,7 +66,7 @@ def cli(
 ) -> None:
     """Strata manages HPC clusters: declare what a machine should be, and it stays so."""
     if key is not None and cert is None:
-        raise click.UsageError("--key is of a certificate: it goes with --cert")
+        raise click.UsageError("--key is the key of a certificate: give --cert too")
     colour = not no_color and not os.environ.get("NO_COLOR")
     session = Session(url=url, token_file=token_file, cert=cert, key=key, ca=ca, colour=colour, verbose=verbose)
     ctx.obj = session

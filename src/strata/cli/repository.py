@@ -65,8 +65,8 @@ def _is_place(path: Path, word: str) -> bool:
 def of_repository(function: Callable[..., Any]) -> Callable[..., Any]:
     """The options of a repository, for the help: whoever gives one is answered by ``strata config``."""
     for name, metavar, told in (
-        ("--at-once", None, "Of a repository: all nodes at the same time, whatever its rollout-policy."),
-        ("--rollout", None, "Of a repository: in waves, with a canary, gates and a way back."),
+        ("--at-once", None, "Of a repository: change all nodes at once, whatever its rollout-policy says."),
+        ("--rollout", None, "Of a repository: change nodes in waves, with a canary, checks and rollback."),
         ("--system", "NAME", "Of a repository: the system of systems/NAME/; needed if there are several."),
         ("--commit", "COMMIT", "Of a repository: apply this commit instead of the checked-out one."),
         ("--branch", "NAME", "Of a repository: apply this branch instead of the checked-out commit."),

@@ -48,8 +48,10 @@ class View(NamedTuple):
 @select_help
 @click.command()
 @click.argument("select", nargs=-1, metavar="[SELECT]", callback=no_blank, shell_complete=complete_select)
-@click.option("--interval", type=Between(0.2, 3600), default=2.0, show_default=True, help="Seconds between two looks.")
-@click.option("--once", is_flag=True, help="Show it once; so it is in a pipe.")
+@click.option(
+    "--interval", type=Between(0.2, 3600), default=2.0, show_default=True, help="Seconds between two updates."
+)
+@click.option("--once", is_flag=True, help="Show it once and exit; the default in a pipe.")
 @pass_session
 def top(session: Session, select: tuple[str, ...], interval: float, once: bool) -> None:
     """Watch the fleet live: states, trouble, alerts, what moves, rollouts. Ctrl-C ends it.

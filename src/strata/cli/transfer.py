@@ -105,7 +105,7 @@ def download(client: Client, path: str, into: IO[bytes]) -> int:
                 into.write(piece)
                 size += len(piece)
         except http.client.HTTPException:
-            raise StrataError("the service broke off in the middle", where=path, hint="try again") from None
+            raise StrataError("the service ended the transfer in the middle", where=path, hint="try again") from None
         return size
     finally:
         connection.close()

@@ -17,10 +17,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def wait_options(function: F) -> F:
     """``--wait`` and ``--timeout``, as ``waiting`` and ``timeout``."""
-    function = click.option("--timeout", type=DURATION, default="1h", show_default=True, help="Longest wait.")(function)
-    return click.option("--wait", "waiting", is_flag=True, help="Stay until the nodes are there, or cannot get there.")(
-        function
-    )
+    function = click.option(
+        "--timeout", type=DURATION, default="1h", show_default=True, help="Wait at most this long."
+    )(function)
+    return click.option(
+        "--wait", "waiting", is_flag=True, help="Wait until the nodes are at their goals, or cannot get there."
+    )(function)
 
 
 def arrival(session: Session, select: str, timeout: float, *, revision: int = 0) -> int:

@@ -130,7 +130,7 @@ def document_of(what: Any, fields: Json) -> Json:
     elif isinstance(what, str):
         if not what.startswith("#!"):
             hint = "a command is a list of words: ['./a.out', 'input.dat']"
-            raise StrataError("a script begins with #!", where="submit", hint=hint)
+            raise StrataError("a script must begin with #!", where="submit", hint=hint)
         document = {"script": what}
     else:
         words = [str(word) for word in what]

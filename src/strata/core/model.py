@@ -317,14 +317,14 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
             if variable.open == bool(variable.values):
                 raise BadRequest("give either values or open: true", where=where)
             if variable.nothing and not variable.open:
-                raise BadRequest("only an open variable has a value for nothing", where=where)
+                raise BadRequest("only an open variable can have 'nothing'", where=where)
             if variable.canary and not variable.open:
-                raise BadRequest("only what can be anything has canaries: say open: true", where=where)
+                raise BadRequest("only an open variable can have a canary: say open: true", where=where)
             reserved = {UNKNOWN, ANY, ""} & set(variable.values)
             if reserved or len(set(variable.values)) != len(variable.values):
                 raise BadRequest(f"values must be distinct and none of {UNKNOWN!r}, {ANY!r}, ''", where=where)
             if variable.ages_out_after is not None and not variable.ages_out_after > 0:
-                raise BadRequest("ages_out_after is above 0 seconds", where=where)
+                raise BadRequest("ages_out_after must be above 0 seconds", where=where)
             for other, fatal in variable.lost_when.items():
                 self._symbol_check(where, other, fatal)
         self._validate_implications()
@@ -332,7 +332,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
             self._validate_mutation(mutation)
         for guard in self.guards.values():
             if not guard.ask_again_after > 0:
-                raise BadRequest("ask_again_after is above 0 seconds", where=f"guard {guard.name}")
+                raise BadRequest("ask_again_after must be above 0 seconds", where=f"guard {guard.name}")
         for budget in self.budgets.values():
             self.check_budget(budget)
 
@@ -343,7 +343,10 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
             for name, value in ((rule.variable, rule.value), (rule.other, rule.proves)):
                 self._symbol_check(where, name, {value})
                 if value in (OTHER, WANTED):
-                    raise BadRequest(f"{name}={value} is another value on every node: it proves nothing", where=where)
+                    raise BadRequest(
+                        f"{name}={value} stands for different values on different nodes, so that it proves nothing",
+                        where=where,
+                    )
             said = f"{rule.variable}={rule.value} cannot imply {rule.other}={rule.proves}"
             if rule.variable in self.lost_with({rule.other: rule.proves}):
                 raise BadRequest(f"{said}: {rule.variable} is lost when {rule.other} is that", where=where)
@@ -364,10 +367,10 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
         where = f"mutation {mutation.name}"
         self._symbol_check(where, mutation.variable, mutation.start, unknown_ok=True)
         if mutation.to == OTHER:
-            raise BadRequest(f"an open variable goes to {WANTED!r} or {ABSENT!r}", where=where)
+            raise BadRequest(f"a mutation of an open variable must lead to {WANTED!r} or {ABSENT!r}", where=where)
         self._symbol_check(where, mutation.variable, {mutation.to})
         if not mutation.start:
-            raise BadRequest("starts from no value at all", where=where)
+            raise BadRequest("names no value to start from", where=where)
         for name, values in (*mutation.requires.items(), *mutation.excludes.items()):
             self._symbol_check(where, name, values, unknown_ok=True)
         for name, value in mutation.sets.items():
@@ -393,14 +396,16 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
             raise BadRequest("give limit, percent or rate", where=where)
         if budget.limit is not None and not (budget.limit > 0 if budget.weight else budget.limit >= 1):
             least = "above 0" if budget.weight else "at least 1 node"
-            raise BadRequest(f"limit is {least}, not {budget.limit:g}", where=where, hint="a freeze lets nothing start")
+            raise BadRequest(
+                f"limit must be {least}, not {budget.limit:g}", where=where, hint="to let nothing start, use a freeze"
+            )
         if budget.percent is not None and not 0 < budget.percent <= 100:
             hint = "at least one node may always be changed"
-            raise BadRequest(f"percent is above 0 and at most 100, not {budget.percent:g}", where=where, hint=hint)
+            raise BadRequest(f"percent must be above 0 and at most 100, not {budget.percent:g}", where=where, hint=hint)
         if budget.rate is not None and not 0 < budget.rate < math.inf:
-            raise BadRequest(f"rate is above 0 starts a second, not {budget.rate:g}", where=where)
+            raise BadRequest(f"rate must be above 0 starts a second, not {budget.rate:g}", where=where)
         if budget.unavailable and budget.standing:
-            raise BadRequest("counts either what is unavailable or what is standing", where=where)
+            raise BadRequest("a budget counts either unavailable or standing nodes: give one of the two", where=where)
         for name in budget.mutations:
             if name not in self.mutations:
                 raise BadRequest(f"no such mutation: {name}", where=where)
@@ -435,7 +440,9 @@ def _check_bucket(per: str, where: str) -> None:
     except BadRequest:
         close = difflib.get_close_matches(kind[:60].lower(), ("fleet", "group", *map(str.lower, TYPES)), 1)
         meant = f"did you mean {close[0]!r}? " if close else ""
-        raise BadRequest(f"per is {per[:80]!r}, which is nothing", where=where, hint=f"{meant}{hint}") from None
+        raise BadRequest(
+            f"per is {per[:80]!r}, which is no way to divide nodes", where=where, hint=f"{meant}{hint}"
+        ) from None
 
 
 def values(*names: str) -> Values:

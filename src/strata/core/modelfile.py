@@ -192,7 +192,7 @@ def _driver(name: str, section: _Section) -> ExecSpec:
     command = section.sub("exec").words()
     timeout = section.scalar("timeout", float, 60.0)
     if not command or not timeout > 0:
-        raise section.error("exec is a command with its arguments, and timeout is above 0 seconds")
+        raise section.error("exec must be a command with its arguments, and timeout above 0 seconds")
     return ExecSpec(name=name, command=command, timeout=timeout, env={k: v.text() for k, v in section.sections("env")})
 
 

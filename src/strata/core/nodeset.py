@@ -234,7 +234,7 @@ class _Reader:
 
     def _check_touched(self) -> None:
         if self._touched > _GROUP_WORK * self._limit:
-            raise BadRequest("its groups and wildcards name too many nodes too often", where="nodeset")
+            raise BadRequest("its groups and wildcards name too many nodes", where="nodeset")
 
     def _check(self, operand: str, size: int) -> None:
         if size > self._limit:

@@ -260,8 +260,8 @@ def _ports(settings: Settings, host: Host, *, running: bool) -> Iterator[Finding
         why = host.can_bind(address, port, udp=udp)
         if why:
             yield Finding(
-                f"port {port}", "bad", f"{kind} {address}:{port} cannot be had: {why}",
-                f"stop who has it (ss -lp{'u' if udp else 't'}n sport = :{port}), or choose another",
+                f"port {port}", "bad", f"{kind} {address}:{port} cannot be used: {why}",
+                f"stop the program that has it (ss -lp{'u' if udp else 't'}n sport = :{port}), or choose another",
             )  # fmt: skip
         else:
             yield Finding(f"port {port}", "good", f"{kind} {address}:{port} is free")
@@ -276,7 +276,7 @@ def _store(settings: Settings, host: Host) -> Iterator[Finding]:
             yield Finding(f"etcd {member}", "good", "it accepts connections")
         else:
             yield Finding(
-                f"etcd {member}", "bad", "nobody accepts connections there",
+                f"etcd {member}", "bad", "nothing accepts connections there",
                 "see that etcd runs, and that no firewall is between: etcdctl --endpoints endpoint health",
             )  # fmt: skip
 

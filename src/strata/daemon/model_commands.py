@@ -81,8 +81,8 @@ def plan(
     For a variable that can have any value give real ones (image=v1 now, image=v2 wanted).
 
     \b
-    Status: done (the goal holds), plan (do this), observe (look at these variables first; the mutations are those
-    if nothing is found by looking or else the costliest that may come of it), unreachable (and the reason).
+    Status: done (the goal holds), plan (do this), observe (look at these variables first; the mutations are the plan if
+    they stay unknown, or else the most expensive plan that may follow), unreachable (and the reason).
 
     \b
     Example: strata model plan --facts power=off --desires image=v2,personality=active

@@ -30,24 +30,42 @@ FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option("--listen", metavar="HOST:PORT", help="TLS front door. Default: 127.0.0.1:8443.")
 @click.option("--tls-name", "listen__names", multiple=True, metavar="NAME", help="More names for its certificate.")
 @click.option("--no-tls", "listen__tls", flag_value="false", default=None, help="Only the local socket.")
-@click.option("--networks", "provisioning__networks", type=FILE, help="On which networks nodes boot (YAML).")
-@click.option("--netns", "provisioning__namespace", metavar="NAME", help="Live in this network namespace.")
+@click.option("--networks", "provisioning__networks", type=FILE, help="Networks that nodes boot on (YAML).")
+@click.option("--netns", "provisioning__namespace", metavar="NAME", help="Run in this network namespace.")
 @click.option("--model", "models", multiple=True, type=FILE, help="Site model (YAML) to add; may be repeated.")
 @click.option("--controller-id", metavar="NAME", help="Name among the store's controllers. Default: the host's name.")
-@click.option("--simulator", "simulated__address", metavar="URL", help="Drive simulated nodes there, no real ones.")
 @click.option(
-    "--simulated", "simulated__nodes", type=click.IntRange(0, 1_000_000), help="Register so many in an empty store."
+    "--simulator",
+    "simulated__address",
+    metavar="URL",
+    help="Manage the simulated nodes of the simulator at this URL, and no real ones.",
 )
 @click.option(
-    "--simulated-feeds", "simulated__feeds", flag_value="true", default=None, help="And the outlets that feed them."
+    "--simulated",
+    "simulated__nodes",
+    type=click.IntRange(0, 1_000_000),
+    help="Register this many simulated nodes, if the store is empty.",
 )
-@click.option("--log-level", "logs__level", type=click.Choice(["debug", "info", "warning", "error"]))
-@click.option("--log-format", "logs__format", type=click.Choice(["auto", "json", "text"]))
+@click.option(
+    "--simulated-feeds",
+    "simulated__feeds",
+    flag_value="true",
+    default=None,
+    help="Also register the outlets that feed them.",
+)
+@click.option(
+    "--log-level",
+    "logs__level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    help="Least severe messages to log.",
+)
+@click.option("--log-format", "logs__format", type=click.Choice(["auto", "json", "text"]), help="Format of the log.")
 def serve(config: Path | None, more: Sequence[str], check: bool, listen: str | None, **given: Any) -> None:
-    """Run the service in the foreground, until SIGTERM or Ctrl-C. LAYERS: all, or some with those that they stand on.
+    """Run the service in the foreground, until SIGTERM or Ctrl-C. LAYERS are run with the layers below them that they
+    need. Default: all.
 
     Every setting can be in the configuration file (see docs/reference/settings.md); command-line options override the
-    file. SIGHUP has it read again.
+    file. On SIGHUP the file is read again.
 
     \b
     Example: strata serve --listen 0.0.0.0:8443

@@ -88,4 +88,4 @@ class JobSettings(Section, frozen=True, kw_only=True):
                 told = f"{name}: {account}: one * at most, and on the right only where there is one on the left"
                 raise BadRequest(told, where="accounts")
         if not 1 <= self.poll <= 300:
-            raise BadRequest("is between 1s and 300s", where="poll")
+            raise BadRequest("must be between 1s and 300s", where="poll")

@@ -58,10 +58,10 @@ class PlatformSettings(Section, frozen=True, kw_only=True):
         """That nobody is asked all the time, before facts are too old, that files are there, and that no token goes
         over a network in clear."""
         if not 1 <= self.workload_poll <= 60:
-            raise BadRequest("is between 1s and 60s", where="workload_poll", hint="a fact lasts 90 s")
+            raise BadRequest("must be between 1s and 60s", where="workload_poll", hint="a fact lasts 90 s")
         for name, command in self.rollout_checks.items():
             if not command or not all(command):
-                raise BadRequest("a command is one word or more", where=f"rollout_checks.{name}")
+                raise BadRequest("a command must have at least one word", where=f"rollout_checks.{name}")
         if self.playbook_key is not None and not self.playbook_key.is_file():
             raise BadRequest(f"no such file: {self.playbook_key}", where="playbook_key")
         for name in ("ssh_config", "git_ca"):
@@ -70,13 +70,19 @@ class PlatformSettings(Section, frozen=True, kw_only=True):
                 raise BadRequest(f"no such file: {path}", where=name)
         for name, command in self.commands.items():
             if not command or not command[0].startswith("/"):
-                raise BadRequest(f"{name}: begins with the path of a program, such as /usr/bin/mail", where="commands")
+                raise BadRequest(
+                    f"{name}: must begin with the path of a program, such as /usr/bin/mail", where="commands"
+                )
         if self.vault:
             self._check_vault()
 
     def _check_vault(self) -> None:
         if not self.vault.startswith(("https://", "http://127.", "http://localhost:", "http://[::1]")):
-            raise BadRequest("begins with https://", where="vault", hint="a token must not go over a network in clear")
+            raise BadRequest(
+                "must begin with https://",
+                where="vault",
+                hint="otherwise the token would cross the network in clear text",
+            )
         for name in ("vault_ca", "vault_token", "vault_secret_id"):
             path = getattr(self, name)
             if path is not None and not path.is_file():

@@ -36,7 +36,7 @@ class PowerSettings(Section, frozen=True, kw_only=True):
             if not 0 <= value < _MOST:
                 raise BadRequest(f"{value:g} is not a number of watts", where=name)
         if self.band > self.limit > 0:
-            raise BadRequest("the band's lower edge is not above the limit", where="band")
+            raise BadRequest("the band's lower edge must not be above the limit", where="band")
         if self.telemetry:
             parts = urlsplit(self.telemetry)
             if parts.scheme not in ("postgresql", "postgres"):

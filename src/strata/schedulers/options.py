@@ -61,7 +61,7 @@ def fitting_name(work: Work) -> str:
 def check_key(work: Work, scheduler: str) -> None:
     """Refuse a key that would not come back as it is: the job would not be found by it. Raises ``BadRequest``."""
     if _UNFIT.search(work.key) or not work.key:
-        raise BadRequest(f"not a key that {scheduler} keeps: {work.key[:60]!r}", where="key")
+        raise BadRequest(f"not a job key that {scheduler} can keep: {work.key[:60]!r}", where="key")
 
 
 _UNFIT = re.compile(r"[^A-Za-z0-9_.-]")

@@ -11,12 +11,16 @@ import sys
 from collections.abc import Iterator
 
 from strata.capmc_cli.wire import Failed, request
-from strata.slurm_cli.power import place_of, settings, token_of
+from strata.slurm_cli.power import place_of, settings, token_of, usage
 
 PROTOCOLS = ("1.0", "1.1", "1.2", "1.3", "1.4", "1.5", "1.6", "1.7")
 _SOCKETS_SINCE = PROTOCOLS.index("1.3")
 _LONGEST, _DEEPEST = 1 << 20, 20
 _PAGE_KB = 4
+_USAGE = """usage: apbasil [FILE]
+
+Answers a BASIL request (XML) from FILE or standard input. It takes queries of INVENTORY and ENGINE.
+"""
 
 
 class Refused(Exception):
@@ -30,12 +34,15 @@ class Refused(Exception):
 
 def main() -> None:
     """The command."""
-    if len(sys.argv) > 2:
-        sys.stderr.write("usage: apbasil [FILE]\n")
-        sys.exit(2)
-    if len(sys.argv) == 2:
-        with open(sys.argv[1], "rb") as file:  # noqa: PTH123
-            text = file.read(_LONGEST + 1)
+    arguments = sys.argv[1:]
+    if len(arguments) > 1 or (arguments and arguments[0].startswith("-")):
+        sys.exit(usage(_USAGE, arguments))
+    if arguments:
+        try:
+            with open(arguments[0], "rb") as file:  # noqa: PTH123
+                text = file.read(_LONGEST + 1)
+        except OSError as error:
+            sys.exit(f"apbasil: {arguments[0]}: {error.strerror}")
     else:
         text = sys.stdin.buffer.read(_LONGEST + 1)
     sys.stdout.write("".join(respond(text)))

@@ -16,12 +16,22 @@ MARK = "health: "
 """Begins the reason of a drain that is ours to take back."""
 EACH, ALL = 20.0, 40.0
 """Seconds for one check, and for all of them."""
+_USAGE = f"""usage: strata-slurm-health
+
+Checks this node: its root file system, and the programs in {CHECKS}.
+It drains the node in Slurm where a check fails, and resumes what it drained itself when all are well.
+Slurm starts this program as its HealthCheckProgram.
+"""
 _LEAST_FREE = 0.02
 _REASON = 200
 
 
 def main() -> None:
     """The program. Its exit status is not looked at."""
+    if len(sys.argv) > 1:
+        asked = sys.argv[1] in ("-h", "--help")
+        (sys.stdout if asked else sys.stderr).write(_USAGE)
+        sys.exit(0 if asked else 2)
     name = os.environ.get("SLURMD_NODENAME") or os.uname().nodename.split(".")[0]
     sys.exit(run(name, os.environ.get("STRATA_HEALTH_CHECKS", CHECKS)))
 

@@ -18,6 +18,17 @@ KEYS = ("url", "ca", "token_file", "workload", "log", "patience")
 PATIENCE = 300.0
 """Seconds that a service that is away is tried again."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 15.0
+_USAGE = """usage: strata-slurm-{action} HOSTLIST
+
+{does} Slurm starts this program as its {setting}.
+{config} names the service and the file with the token.
+The exit status is 0 if Strata has accepted all nodes.
+"""
+_DOES = {
+    "resume": ("Asks Strata to switch nodes on.", "ResumeProgram"),
+    "suspend": ("Asks Strata to switch idle nodes off.", "SuspendProgram"),
+    "reboot": ("Asks Strata to restart nodes.", "RebootProgram"),
+}
 _AGAIN = frozenset((408, 425, 429, 500, 502, 503, 504))
 """Answers after which it is tried again: a controller that changes hands, a Slurm that is busy."""
 
@@ -43,9 +54,9 @@ def _main(action: str) -> None:
 
 def run(action: str, arguments: list[str]) -> int:
     """The exit status: 0 if it is on its way for all nodes."""
-    if not arguments or not arguments[0].strip():
-        sys.stderr.write(f"usage: strata-slurm-{action} HOSTLIST (started by Slurm; {CONFIG} says where Strata is)\n")
-        return 2
+    if not arguments or not arguments[0].strip() or arguments[0].startswith("-"):
+        does, setting = _DOES[action]
+        return usage(_USAGE.format(action=action, does=does, setting=setting, config=CONFIG), arguments)
     nodes = arguments[0]
     try:
         chosen = settings()
@@ -61,6 +72,15 @@ def run(action: str, arguments: list[str]) -> int:
     parts += [f"not {one['nodes']}: {one['reason']}" for one in refused]
     _log(chosen, "; ".join(parts))
     return 1 if refused else 0
+
+
+def usage(text: str, arguments: list[str]) -> int:
+    """Print how a program is used, and return its exit status: 0 if that was asked for."""
+    asked = arguments[:1] in (["-h"], ["--help"])
+    stream = sys.stdout if asked else sys.stderr
+    stream.write(text)
+    stream.flush()
+    return 0 if asked else 2
 
 
 def settings() -> dict[str, str]:

@@ -47,10 +47,21 @@ def virtual() -> None:
 
 @virtual.command()
 @click.option("--nodes", type=click.IntRange(1, 200), default=4, show_default=True, help="How many.")
-@click.option("--uefi", type=click.IntRange(0, 200), default=0, show_default=True, help="So many of them with UEFI.")
-@click.option("--memory", type=click.IntRange(128, 1 << 20), default=768, show_default=True, help="MiB of each node.")
-@click.option("--network", default="10.77.0.0/24", show_default=True, help="Of the nodes; the server has its first.")
-@click.option("--host-link/--no-host-link", default=True, show_default=True, help="An address for this machine, too.")
+@click.option(
+    "--uefi", type=click.IntRange(0, 200), default=0, show_default=True, help="How many of them have UEFI firmware."
+)
+@click.option(
+    "--memory", type=click.IntRange(128, 1 << 20), default=768, show_default=True, help="Memory of each node, in MiB."
+)
+@click.option(
+    "--network",
+    default="10.77.0.0/24",
+    show_default=True,
+    help="Network of the nodes; the boot server gets its first address.",
+)
+@click.option(
+    "--host-link/--no-host-link", default=True, show_default=True, help="Also give this machine an address in it."
+)
 @DIRECTORY
 @ls.json_option
 @pass_session
@@ -92,7 +103,9 @@ def create(
 
 @virtual.command()
 @click.option("--count", type=click.IntRange(1, 200), default=1, show_default=True, help="How many.")
-@click.option("--uefi", type=click.IntRange(0, 200), default=0, show_default=True, help="So many of them with UEFI.")
+@click.option(
+    "--uefi", type=click.IntRange(0, 200), default=0, show_default=True, help="How many of them have UEFI firmware."
+)
 @DIRECTORY
 @ls.json_option
 @pass_session
@@ -137,8 +150,7 @@ def list_(session: Session, directory: Path | None, view: ls.Listing) -> None:
 @DIRECTORY
 @pass_session
 def start(session: Session, nodes: tuple[str, ...], directory: Path | None) -> None:
-    """Switch nodes on, those that are off. Their BMCs are started first, should they have died; without NODES,
-    only these.
+    """Switch on those of NODES that are off. BMCs that have died are started first; without NODES, only they are.
 
     \b
     Example: strata virtual start n0001
@@ -165,7 +177,7 @@ def start(session: Session, nodes: tuple[str, ...], directory: Path | None) -> N
 @DIRECTORY
 @pass_session
 def kill(session: Session, nodes: tuple[str, ...], directory: Path | None) -> None:
-    """Let the power of nodes fail, to see what Strata does about it.
+    """Cut the power of nodes, to see what Strata does about it.
 
     Their QEMU processes are killed; nodes of 'strata up --simulated' are switched off by their BMCs, past Strata.
 
@@ -194,7 +206,7 @@ def kill(session: Session, nodes: tuple[str, ...], directory: Path | None) -> No
 @DIRECTORY
 @pass_session
 def login(session: Session, node: str, argv: tuple[str, ...], directory: Path | None) -> None:
-    """Log in to a node by ssh, as root. Its image must have a server for it, as the one of 'strata up' has.
+    """Log in to a node by ssh, as root. Its image must run an ssh server, as the image of 'strata up' does.
 
     \b
     Example: strata virtual login n0001
@@ -221,7 +233,7 @@ def login(session: Session, node: str, argv: tuple[str, ...], directory: Path | 
 @DIRECTORY
 @pass_session
 def run(session: Session, argv: tuple[str, ...], directory: Path | None) -> None:
-    """Run a command of this machine in the nodes' network. Slurm's find the cluster of 'strata up' there.
+    """Run a command of this machine in the nodes' network. Slurm's commands find the cluster of 'strata up' there.
 
     \b
     Example: strata virtual run -- srun -N4 hostname

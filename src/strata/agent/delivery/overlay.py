@@ -24,7 +24,7 @@ class Overlay:
             self.digest = str(values["digest"])
             manifest = str(values["manifest"])
             if self.digest != "sha256:" + hashlib.sha256(manifest.encode()).hexdigest():
-                raise Corrupt("the configuration came otherwise than its digest says")
+                raise Corrupt("the configuration does not match its digest: it changed on the way")
             told = json.loads(manifest)
             self.check = max(0.05, min(50.0, float(told["check"])))
             self._kinds = {
@@ -40,7 +40,7 @@ class Overlay:
             raise Corrupt(f"the configuration is malformed: {type(error).__name__}: {error}") from None
         for sha in wanted:
             if hashlib.sha256(self._contents.get(sha, b"")).hexdigest() != sha:
-                raise Corrupt("a file of the configuration came otherwise than its digest says")
+                raise Corrupt("a file of the configuration does not match its digest: it changed on the way")
 
     def of(self, kind: str, member: str) -> list[dict[str, Any]]:
         """The entries of a kind that are for a member."""

@@ -41,7 +41,7 @@ def load_crash_kernel(minos: dict[str, str], paths: Paths) -> bool:
     if not reserved or read_number(paths.sys("kernel/kexec_crash_loaded")):
         return False
     if "url" not in minos:
-        raise AgentError("memory is reserved for one, but the boot data does not say where it is")
+        raise AgentError("memory is reserved for a crash kernel, but the boot data does not say where to fetch it")
     kernel, initrd = files = [paths.run / f"crash-{name}" for name in _FILES]
     try:
         for name, path in zip(_FILES, files, strict=True):
@@ -49,7 +49,9 @@ def load_crash_kernel(minos: dict[str, str], paths: Paths) -> bool:
         try:
             _kexec_file_load(kernel, initrd, crash_command_line(read_text(paths.proc("cmdline"))))
         except OSError as error:
-            raise AgentError(f"the kernel did not take it ({reserved >> 20} MiB are reserved): {error}") from None
+            raise AgentError(
+                f"the kernel did not accept the crash kernel ({reserved >> 20} MiB are reserved): {error}"
+            ) from None
     finally:
         for path in files:
             path.unlink(missing_ok=True)

@@ -73,7 +73,7 @@ class Secrets:
             reply = self._ask({"have": have})
             given, keep, again = reply.get("secrets"), reply.get("keep"), reply.get("again")
             if not isinstance(given, dict) or not isinstance(keep, list) or len(given) > _MOST:
-                raise Unreachable("the controller's answer about secrets makes no sense")
+                raise Unreachable("the controller's answer about secrets cannot be read")
             for name, one in given.items():
                 try:
                     self._put(str(name), one)
@@ -96,7 +96,7 @@ class Secrets:
     def _put(self, name: str, one: dict[str, Any]) -> None:
         """Write one beside its place, for its owner alone, and put it there in one step."""
         if not name or "/" in name or name.startswith(".") or not name.isprintable():
-            raise Unreachable("the controller sent a secret of an impossible name")
+            raise Unreachable("the controller sent a secret with an invalid name")
         uid, gid = int(one["uid"]), int(one["gid"])
         value = binascii.a2b_base64(str(one["value"]), strict_mode=True)
         fresh = self._paths.secrets / f".{name}"

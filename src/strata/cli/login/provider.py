@@ -108,7 +108,7 @@ def wait(
             raise Unauthenticated("the login was refused", where=provider.issuer)
         elif problem != "authorization_pending":
             break
-    raise Unauthenticated("nobody agreed to the login in time", where=provider.issuer, hint="try again: strata login")
+    raise Unauthenticated("the login was not confirmed in time", where=provider.issuer, hint="try again: strata login")
 
 
 def renew(token_endpoint: str, client: str, renewal: str, now: float) -> Given | None:

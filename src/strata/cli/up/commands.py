@@ -69,7 +69,7 @@ STATE_DIR = click.option(
     help="Simulated: energy counters that nodes have by turns: fine, 0.1kWh, 0.01kWh, 0.001kWh, stuck, wrapping, "
     "silent, or mixed for all but the first. Default: fine.",
 )
-@click.option("--seed", type=int, help="Simulated: draws the fleet. Default: 0.")
+@click.option("--seed", type=int, help="Simulated: seed of the random choices. Default: 0.")
 @click.option(
     "--time-scale",
     type=Between(0, min_open=True),
@@ -79,7 +79,9 @@ STATE_DIR = click.option(
     "--listen", default="", metavar="HOST:PORT", help="TLS front door. Default: 127.0.0.1:8443, or a free port."
 )
 @click.option("--no-tls", is_flag=True, help="Simulated: only the local socket.")
-@click.option("--timeout", type=DURATION, default="10m", show_default=True, help="Longest wait for the fleet.")
+@click.option(
+    "--timeout", type=DURATION, default="10m", show_default=True, help="Wait for the fleet at most this long."
+)
 @STATE_DIR
 @pass_session
 def up(
@@ -136,7 +138,7 @@ def up(
     kept = simulated.kept(directory)
     if kept is not None and nodes not in (None, kept.nodes):
         raise Conflict(
-            f"the simulated fleet here has {many(kept.nodes, 'node')}, and stays so",
+            f"the simulated fleet here has {many(kept.nodes, 'node')}; it cannot be resized",
             where=f"--nodes {nodes}",
             hint="leave --nodes out, or strata down --delete and begin anew",
         )

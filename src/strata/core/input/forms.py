@@ -84,7 +84,7 @@ FORMS = {
     r"^[0-9]{1,9}(\.[0-9]{1,6})?( ?[kMG]?W)?": "must be a power such as 300W or 1.5kW; a plain number is watts",
     r"^([A-Za-z0-9_][A-Za-z0-9_.@+-]{0,63}:)?[1-9][0-9]{0,3}": "must be COUNT or TYPE:COUNT, such as 2 or h200:2",
     r"^[0-9a-z]{12}": "not a job id: 12 characters of 0-9 and a-z, as 'strata job list' shows it, such as 4f0k2m9x1c7d",
-    r"^#![^\u0000]*": "a script begins with #! and its interpreter, such as #!/bin/bash",
+    r"^#![^\u0000]*": "a script must begin with #! and its interpreter, such as #!/bin/bash",
     r"^/[^\u0000-\u001f\u007f-\u009f\u2028\u2029]*": "a path begins with '/', and is one line, such as /home/alice/run",
     r"^[A-Za-z0-9_][A-Za-z0-9_.:@+-]{0,127}": "must be 1 to 128 letters, digits, '-', '_', '.', ':', '@' and '+', "
     "first a letter, digit or '_', such as debug",

@@ -268,4 +268,4 @@ def _check_password(password: str, name: str) -> None:
     if not LEAST_PASSWORD <= len(password) <= MOST_PASSWORD:
         raise BadRequest(f"a password has {LEAST_PASSWORD} to {MOST_PASSWORD} characters", where="Password")
     if name.lower() in password.lower():
-        raise BadRequest("a password does not contain the name", where="Password")
+        raise BadRequest("a password must not contain the name", where="Password")

@@ -35,7 +35,13 @@ def audit() -> None:
 @audit.command("list")
 @click.option("--from", "first", type=click.IntRange(min=0), default=0, metavar="SEQ", help="From this record on.")
 @click.option("--since", type=WHEN, help="Only records since then: 1h (an hour ago), or a date.")
-@click.option("--limit", type=click.IntRange(min=1), default=1000, show_default=True, help="Most records, the newest.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    default=1000,
+    show_default=True,
+    help="Show at most this many records, the newest.",
+)
 @ls.listing(FIELDS)
 @pass_session
 def list_(session: Session, first: int, since: float | None, limit: int, view: ls.Listing) -> None:

@@ -58,7 +58,7 @@ BUDGETS.show("Show one budget.", "strata budget show disruption")
     metavar="P",
     help="The most at once, as a percentage of the nodes in the fleet, group or location that the budget applies to.",
 )
-@click.option("--rate", type=float, default=None, metavar="R", help="Starts a second.")
+@click.option("--rate", type=float, default=None, metavar="R", help="The most starts a second.")
 @ls.json_option
 @pass_session
 def set_(

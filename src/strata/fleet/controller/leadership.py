@@ -197,7 +197,7 @@ class Leadership:
     def lapse(self) -> None:
         """Stop leading if the lease may have run out. Whoever may have slept asks this before it believes anything."""
         if self.epochs and self._clock() >= self._valid_until:
-            log.warning("lead lost: the lease could not be renewed in time")
+            log.warning("leadership lost: the lease could not be renewed in time")
             self._drop(list(self.epochs))
 
     async def resign(self) -> None:

@@ -57,7 +57,9 @@ class ExecDriver:
     async def act(self, mutation: Mutation, batch: Batch) -> Outcomes:
         """Run the command for the batch, unless the lead has run out."""
         if time.monotonic() >= batch.valid_until:
-            return Outcomes.all(Outcome.FENCED, len(batch), "the lead ran out before the command was started")
+            return Outcomes.all(
+                Outcome.FENCED, len(batch), "this controller stopped leading the node before the command was started"
+            )
         limit = min(self._timeout, mutation.timeout)
         answer = await self._ask({"action": "act", "mutation": mutation.name, "timeout": limit}, batch, limit)
         if isinstance(answer, str):

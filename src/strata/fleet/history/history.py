@@ -113,7 +113,9 @@ class History:
         cut, state = await self._reader.run(look)
         if time < cut:
             oldest = clock.strftime("%Y-%m-%d %H:%M:%SZ", clock.gmtime(cut))
-            raise Compacted("that far back nothing is kept any more", where="time", hint=f"ask for {oldest} or later")
+            raise Compacted(
+                "no history is kept from that time any more", where="time", hint=f"ask for {oldest} or later"
+            )
         return state
 
     async def prune(self, before: float, living: npt.NDArray[np.int64] | None = None) -> int:

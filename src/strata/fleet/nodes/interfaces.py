@@ -55,7 +55,7 @@ def _checked(given: DescribedInterface, where: str) -> Interface:
     if len(given.name) > _LONGEST_NAME or not given.name.isprintable():
         raise BadRequest(f"a name is at most {_LONGEST_NAME} printable characters", where=where)
     if not mac and not port:
-        raise BadRequest("an interface has a MAC, or the port that it is cabled to", where=where)
+        raise BadRequest("an interface must have a MAC, or the port that it is cabled to", where=where)
     return Interface(mac=mac, address=given.address, name=given.name, port=port)
 
 

@@ -171,7 +171,7 @@ class NodeService:
         if len(self._fleet.unled(np.array([index]))):
             controller = self._fleet.controller
             since = controller.clock.now() - controller.leadership.seen
-            ago = f"{since:.0f} s ago" if np.isfinite(since) else "before our time"
+            ago = f"{since:.0f} s ago" if np.isfinite(since) else "before this controller started"
             trouble = f" ({self._fleet.trouble})" if self._fleet.trouble else ""
             alone = f"no controller looks after it now{trouble}: nothing is done, and all this is as it was {ago}"
             said = msgspec.structs.replace(said, lines=(alone, *said.lines))

@@ -131,7 +131,7 @@ class FleetView:
             here = np.flatnonzero(ordered == self._registry.find(after))
             if not len(here):
                 raise BadRequest(
-                    "the list has changed under this cursor", where="cursor", hint="begin again without it"
+                    "the list has changed since this cursor was given", where="cursor", hint="begin again without it"
                 )
             start = int(here[0]) + 1
         part = ordered[start : start + limit]

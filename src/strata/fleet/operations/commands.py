@@ -36,7 +36,9 @@ def operation() -> None:
 
 
 @operation.command("list")
-@click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True, help="Most of them, the newest.")
+@click.option(
+    "--limit", type=click.IntRange(min=1), default=100, show_default=True, help="Show at most this many, the newest."
+)
 @ls.listing(FIELDS)
 @pass_session
 def list_(session: Session, limit: int, view: ls.Listing) -> None:
@@ -81,11 +83,11 @@ def cancel(session: Session, ident: str, as_json: bool) -> None:
 
 @operation.command()
 @click.argument("ident", metavar="OPERATION", shell_complete=complete_operation)
-@click.option("--timeout", type=DURATION, default="1d", show_default=True, help="Longest wait.")
+@click.option("--timeout", type=DURATION, default="1d", show_default=True, help="Wait at most this long.")
 @ls.json_option
 @pass_session
 def wait(session: Session, ident: str, timeout: float, as_json: bool) -> None:
-    """Stay until an operation has ended. The exit code is 1 if it failed, was cancelled, or takes longer.
+    """Wait until an operation has ended. The exit code is 1 if it failed, was cancelled, or takes longer.
 
     \b
     Example: strata operation wait 7f3a --timeout 10m

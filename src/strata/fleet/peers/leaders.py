@@ -83,7 +83,9 @@ class LeaderClient:
         if holder == controller.name:
             return None
         if not holder:
-            raise Unavailable("no controller leads it at the moment", where=name, hint="try again in a few seconds")
+            raise Unavailable(
+                "no controller leads this node at the moment", where=name, hint="try again in a few seconds"
+            )
         peer = self.peers.get(holder)
         if peer is None:
             raise Unavailable(
@@ -168,4 +170,4 @@ class LeaderClient:
 
 
 def _nonsense(peer: Peer) -> OutcomeUnknown:
-    return OutcomeUnknown(f"the answer of controller {peer.controller} makes no sense", where=peer.url)
+    return OutcomeUnknown(f"the answer of controller {peer.controller} cannot be read", where=peer.url)

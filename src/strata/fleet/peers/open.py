@@ -55,12 +55,12 @@ def _compared(alarm: Callable[[Alarm], None]) -> Callable[[Peer, str], None]:
             return
         said[peer.controller] = trouble
         if trouble:
-            log.error("a controller does not fit to this one", extra={"peer": peer.controller, "reason": trouble})
+            log.error("a controller does not match this one", extra={"peer": peer.controller, "reason": trouble})
         alarm(
             Alarm(
                 kind="controller",
                 severity="critical" if trouble else "ok",
-                message=trouble or f"controller {peer.controller} fits to the others, or is not there any more",
+                message=trouble or f"controller {peer.controller} matches the others again, or has gone",
                 about=peer.controller,
             )
         )

@@ -103,9 +103,12 @@ class Peers:
         """In what the other does not fit to this one, all of it, and what to do."""
         mine, found = self.me.controller, {}
         if peer.fingerprint != self.me.fingerprint:
-            found["ca/"] = f"has a certificate authority that nodes of {mine} do not believe, and is not spoken to"
+            found["ca/"] = (
+                f"has a certificate authority that nodes of {mine} do not trust, so that this controller does not "
+                "talk to it"
+            )
         if peer.signing and self.me.signing and peer.signing != self.me.signing:
-            found["signing/"] = f"signs images with a key that nodes of {mine} do not believe"
+            found["signing/"] = f"signs images with a key that nodes of {mine} do not trust"
         if peer.sealing and peer.sealing not in self._opens:
             found["secrets.key"] = f"seals passwords with a key that {mine} does not have"
         if not found:

@@ -47,13 +47,13 @@ async def peers_app(scope: Scope, receive: Receive, send: Send) -> int:
         if isinstance(who, Unauthenticated):
             raise who
         if scope["method"] != "POST":
-            raise BadRequest("this path takes POST only", where=scope["method"][:16])
+            raise BadRequest("this path takes only POST", where=scope["method"][:16])
         name = scope["path"][len(PREFIX) :]
         if door is not None:
             _check_addressee(scope, door.me)
         handler = door.routes.get(name) if door is not None else None
         if handler is None:
-            raise NotFound("this controller answers no such question", where=name[:80])
+            raise NotFound("this controller has no such path", where=name[:80])
         answer = await handler(who, await whole_body(receive, BODY_MOST))
         if not isinstance(answer, bytes):
             return await _stream(answer, receive, send)

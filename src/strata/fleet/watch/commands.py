@@ -23,9 +23,9 @@ _SHOWN = {*_SUBJECTS, "time", "since", "gone", "count", "controller", "variable"
 
 @click.command()
 @click.argument("select", nargs=-1, callback=no_blank, shell_complete=complete_select)
-@click.option("--since", type=click.IntRange(min=0), help="From this revision on; from now without it.")
-@click.option("--kind", "kinds", multiple=True, type=click.Choice(KINDS), help="Only these; may be repeated.")
-@click.option("--count", type=click.IntRange(min=1), help="Stop after so many.")
+@click.option("--since", type=click.IntRange(min=0), help="Begin at this revision. Default: now.")
+@click.option("--kind", "kinds", multiple=True, type=click.Choice(KINDS), help="Only this kind; may be repeated.")
+@click.option("--count", type=click.IntRange(min=1), help="Stop after this many.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on a line.")
 @pass_session
 def watch(
@@ -36,7 +36,7 @@ def watch(
     count: int | None,
     as_json: bool,
 ) -> None:
-    """Show changes of the selected nodes until interrupted. A lost connection is taken up where it broke.
+    """Show changes of the selected nodes until interrupted. After a lost connection it continues where it stopped.
 
     \b
     Example: strata watch @compute

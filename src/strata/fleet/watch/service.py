@@ -44,7 +44,7 @@ class WatchService:
         self._fleet.seen(who, select)
         newest = await self._fleet.controller.store.revision()
         if since is not None and since > newest:
-            raise BadRequest(f"the newest revision is {newest}; nothing can be resumed after {since}", where="since")
+            raise BadRequest(f"the newest revision is {newest}; nothing can be continued after {since}", where="since")
         return self._events(who, select, (newest if since is None else since) + 1)
 
     async def _events(self, who: Principal, select: str, start: int) -> AsyncIterator[Sequence[WatchEvent]]:

@@ -53,8 +53,10 @@ def alert() -> None:
 
 
 @alert.command("list")
-@click.option("--all", "everything", is_flag=True, help="Also those that are over.")
-@click.option("--limit", type=click.IntRange(min=1), default=1000, show_default=True, help="Most alerts.")
+@click.option("--all", "everything", is_flag=True, help="Also alerts that are over.")
+@click.option(
+    "--limit", type=click.IntRange(min=1), default=1000, show_default=True, help="Show at most this many alerts."
+)
 @ls.listing(FIELDS)
 @pass_session
 def list_(session: Session, everything: bool, limit: int, view: ls.Listing) -> None:
@@ -108,7 +110,7 @@ def show(session: Session, ident: str, as_json: bool) -> None:
 @ls.json_option
 @pass_session
 def ack(session: Session, idents: tuple[str, ...], everything: bool, note: str, as_json: bool) -> None:
-    """Say that you look after alerts. One that gets worse, or comes back, is open again.
+    """Acknowledge alerts: say that you look after them. An alert that gets worse, or comes back, is open again.
 
     \b
     Example: strata alert ack 5f0c2a9b7c1d3e4f5a6b --note 'fan ordered'

@@ -151,7 +151,7 @@ class Bmcs:
             found, bmc.flaw = bmc.flaw, ""
         order = self._orders.get(address)
         if order is not None and (passed := self.clock() - order.since) > self.shows_within:
-            return f"it accepted to switch its node {order.power} {passed:.0f} s ago, and does not say that it is"
+            return f"it accepted {passed:.0f} s ago to switch its node {order.power}, but does not report that it is"
         return found
 
     def _dialect(self, address: str) -> Dialect | None:

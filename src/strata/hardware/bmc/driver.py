@@ -134,7 +134,7 @@ class BmcDriver:
         bmc = self._bmcs.open(address)
         silence, now = self._bmcs.silence(address), self._bmcs.clock()
         if now > batch.valid_until:
-            raise Conflict("not begun: the lead ran out", where=address)
+            raise Conflict("not begun: this controller no longer leads the node", where=address)
         if silence and now < silence.until:
             told = f"not tried: it has not answered for {now - silence.since:.0f} s"
             raise DeviceError(told, node=address, hint=f"next try in {silence.until - now:.0f} s")
@@ -144,7 +144,7 @@ class BmcDriver:
                 await bmc.set_power(on, fence=batch.fence(position), begin_before=begin_before)
         except Unavailable as late:
             if self._bmcs.clock() > batch.valid_until:
-                raise Conflict("not begun: the lead ran out", where=address) from late
+                raise Conflict("not begun: this controller no longer leads the node", where=address) from late
             raise
         except (OutcomeUnknown, DeviceError) as wrong:
             self._bmcs.failed(address, wrong)

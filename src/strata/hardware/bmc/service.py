@@ -49,7 +49,9 @@ READ_AT_MOST = 1000
 
 T = TypeVar("T")
 
-_NO_LOGIN = "have the server let BMCs in without one, or by a token in the address that ends soon; or upload the file"
+_NO_LOGIN = (
+    "let the server give BMCs the file without a login, or by a short-lived token in the address; or upload the file"
+)
 _POWER = {"on": "on", "off": "off", "graceful-off": "off"}
 
 
@@ -203,7 +205,7 @@ class BmcService:
         async def read(node: str, bmc: Bmc) -> NodeReadings:
             readings = await bmc.readings()
             if not readings:
-                raise NotOffered("it answers, and tells of no sensor", node=bmc.address)
+                raise NotOffered("it answers, but lists no sensors", node=bmc.address)
             return NodeReadings(node=node, time=self._fleet.controller.clock.wall(), readings=tuple(readings))
 
         def lost(node: str, trouble: str) -> NodeReadings:

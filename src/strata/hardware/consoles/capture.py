@@ -140,7 +140,9 @@ class ConsoleCapture:
         try:
             keys.put_nowait(data)
         except asyncio.QueueFull:
-            raise Conflict("its console does not take what is typed", where=node, hint="wait") from None
+            raise Conflict(
+                "its console takes no input at the moment", where=node, hint="wait a little, then type again"
+            ) from None
 
     async def pieces(self, node: str) -> AsyncIterator[bytes]:
         """What the console prints from now on, byte for byte. Who does not keep up misses some."""

@@ -92,7 +92,7 @@ class ConsoleLog:
     def append(self, node: str, source: Source, texts: Iterable[str], at: float | None = None) -> None:
         """Add lines (clean ones: ``console_text``) to a node's log. Beyond the limits they are counted and dropped."""
         if not _NODE.fullmatch(node):
-            raise BadRequest(f"no name of a node: {node[:80]!r}", where="node")
+            raise BadRequest(f"not the name of a node: {node[:80]!r}", where="node")
         now = self._clock()
         inlet = self._inlets.get(node)
         if inlet is None:
@@ -252,7 +252,7 @@ class ConsoleLog:
         """
         stream = await self.about(node)
         if since is not None and since > stream.last:
-            raise BadRequest(f"the newest line is {stream.last}; nothing can be resumed after {since}", where="since")
+            raise BadRequest(f"the newest line is {stream.last}; nothing can be continued after {since}", where="since")
         return self._lines(node, stream, stream.last if since is None else since)
 
     async def _lines(self, node: str, stream: Stream, last: int) -> AsyncIterator[Sequence[Line]]:
@@ -307,12 +307,14 @@ class ConsoleLog:
         try:
             text = await asyncio.to_thread((self._dumps(node) / lines_).read_text, "utf-8", "replace")
         except FileNotFoundError:
-            raise NotFound(f"no dump {lines_} is kept", where=node, hint="the oldest give way to newer ones") from None
+            raise NotFound(
+                f"no dump {lines_} is kept", where=node, hint="the oldest dumps are removed to make room"
+            ) from None
         return [line for line in map(parse, text.split("\n")) if line is not None]
 
     def _dumps(self, node: str) -> Path:
         if not _NODE.fullmatch(node):
-            raise BadRequest(f"no name of a node: {node[:80]!r}", where="node")
+            raise BadRequest(f"not the name of a node: {node[:80]!r}", where="node")
         return self._root / "dumps" / node
 
     def _kept(self, node: str) -> list[str]:

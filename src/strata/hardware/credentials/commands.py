@@ -102,7 +102,7 @@ def rotate(session: Session, select: tuple[str, ...], as_json: bool) -> None:
 
 @credentials.command("accept-certificate")
 @click.argument("address")
-@click.option("--sha256", default="", help="Its fingerprint. Default: whichever it shows next.")
+@click.option("--sha256", default="", help="Fingerprint to accept. Default: whichever certificate it shows next.")
 @ls.json_option
 @pass_session
 def accept_certificate(session: Session, address: str, sha256: str, as_json: bool) -> None:

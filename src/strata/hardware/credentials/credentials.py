@@ -101,7 +101,7 @@ class BmcCredentials:
             raise DeviceError(
                 "not tried: a change of its password was interrupted, and it is not known which of the two it took",
                 node=base_of(address),
-                hint="rotate it again, which finds out; or set its credential",
+                hint="strata hardware credentials rotate finds out; or set it: strata hardware credentials set",
             )
         return self.opened(record)
 

@@ -144,13 +144,13 @@ class Rotation:
             raise DeviceError(
                 "it is not known which of two passwords it takes; both are kept",
                 node=record.pattern,
-                hint="rotate it again when it answers",
+                hint="when it answers: strata hardware credentials rotate",
             ) from silent
         if not before:
             raise DeviceError(
                 "it takes neither the new password nor the one before; both are kept",
                 node=record.pattern,
-                hint="rotate it again later, or set its credential by hand",
+                hint="try strata hardware credentials rotate again later, or set it: strata hardware credentials set",
             )
         back = None if record.borrowed else msgspec.structs.replace(record, pending=b"")
         await self._write(back, revision, author, "unchanged", record.pattern)

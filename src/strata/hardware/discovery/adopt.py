@@ -112,7 +112,7 @@ class Adopter:
                 result.refuse(machine, f"node {node.name} is labelled with serial {before}, this is {machine.serial}")
                 return
         if place.name and place.name != node.name:
-            result.refuse(machine, f"is node {node.name} already, and is to be called {place.name}")
+            result.refuse(machine, f"is node {node.name} already, but the file calls it {place.name}")
             return
         own = {machine.address, known.address, known.address + machine.id}
         bmc = node.bmc if node.bmc.rstrip("/") in own else machine.address

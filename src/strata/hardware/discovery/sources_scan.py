@@ -78,7 +78,7 @@ def range_of(text: str) -> Range:
     if not found:
         scheme, rest = "https", given
     if scheme not in ("https", "http"):
-        raise BadRequest("a range begins with https:// or http://, or with neither", where=where)
+        raise BadRequest("a range must begin with https://, http:// or an address", where=where)
     body, colon, number = rest.rpartition(":")
     port = 443 if scheme == "https" else 80
     if colon and ":" not in body:  # in an IPv6 address a colon is no port
@@ -287,7 +287,9 @@ async def search(
                 transport, _ = await loop.create_datagram_endpoint(lambda: heard, sock=sock)
             except OSError as wrong:
                 sock.close()
-                raise BadRequest(f"cannot ask from here: {wrong.strerror}", where=f"interface {own!r}") from None
+                raise BadRequest(
+                    f"SSDP cannot be sent from here: {wrong.strerror}", where=f"interface {own!r}"
+                ) from None
             transports.append(transport)
         for _ in range(2):  # datagrams get lost
             for transport in transports:

@@ -102,7 +102,7 @@ class Discovery:
         crawler = self._crawlers.get(scheme)
         if crawler is None:
             known = ", ".join(sorted(self._crawlers))
-            raise DeviceError(f"{scheme} is not spoken here", node=address[:80], hint=f"known are {known}")
+            raise DeviceError(f"{scheme} is not supported", node=address[:80], hint=f"known are {known}")
         return tidied(await crawler(url))
 
 

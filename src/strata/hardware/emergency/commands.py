@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 @click.command("emergency-off")
 @click.argument("select", nargs=-1, required=True, callback=no_blank, shell_complete=complete_select)
 @click.option("--reason", required=True, help="Why; it goes into the audit log and the freeze.")
-@click.option("--confirm", default="", metavar="TEXT", help="'power off N nodes', for scripts. Default: ask for it.")
-@click.option("--dry-run", is_flag=True, help="Only say what would lose its power.")
+@click.option("--confirm", default="", metavar="TEXT", help="'power off N nodes', for scripts. Default: ask.")
+@click.option("--dry-run", is_flag=True, help="Only show what would lose its power.")
 @ls.json_option
 @pass_session
 def emergency_off(

@@ -155,7 +155,7 @@ class EmergencyService:
             else:
                 del failed[node.name]
 
-        failed |= {node.name: "it has not answered yet, and goes on being told" for node in there}
+        failed |= {node.name: "it has not answered yet; it is asked again and again" for node in there}
         tasks = {beside(self._tasks, one(node)) for node in there}
         if tasks:
             await asyncio.wait(tasks, timeout=self._limit)
@@ -169,7 +169,7 @@ class EmergencyService:
         except StrataError as error:
             return str(error)  # some refuse to switch off what is off, some do it and do not answer: look
         self._bmcs.told(address, "off")
-        return "it accepted, and does not say that it is off"
+        return "it accepted, but does not report that it is off"
 
     async def _confirm(self, address: str, trouble: str, pace: Pace) -> str:
         """Look until it says that it is off, and tell it once more on the way; why it does not."""

@@ -36,10 +36,16 @@ _SEVERITIES = tuple(SEVERITY_COLOURS)
 @click.command()
 @click.argument("select", nargs=-1, callback=no_blank, shell_complete=complete_select)
 @click.option("--since", type=WHEN, help="Only those since then: 1h (an hour ago), or a date.")
-@click.option("--severity", type=click.Choice(_SEVERITIES), default="ok", help="Only those at least as bad.")
+@click.option("--severity", type=click.Choice(_SEVERITIES), default="ok", help="Only events of at least this severity.")
 @click.option("--follow", "-f", is_flag=True, help="Go on as more happens, until interrupted; --json: one on a line.")
-@click.option("--count", type=click.IntRange(min=1), help="With --follow: stop after so many.")
-@click.option("--limit", type=click.IntRange(min=1), default=1000, show_default=True, help="Most events, the newest.")
+@click.option("--count", type=click.IntRange(min=1), help="With --follow: stop after this many.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    default=1000,
+    show_default=True,
+    help="Show at most this many events, the newest.",
+)
 @ls.listing(FIELDS)
 @pass_session
 def events(

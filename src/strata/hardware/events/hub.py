@@ -199,7 +199,7 @@ class EventHub:
 
     def _open_inbox(self) -> Inbox:
         if self._inbox is None:
-            raise Unavailable("events are not taken yet", hint="try later")
+            raise Unavailable("the service does not take events yet", hint="try later")
         return self._inbox
 
     def destination(self, root: str) -> str:

@@ -144,10 +144,10 @@ class Inbox:
         """Say when a BMC begins to send too much, and when it has stopped."""
         if sender.dropped and not sender.storming:
             sender.storming = True
-            return [_about(site, now, "warning", "it sends more events than are taken; the rest is dropped")]
+            return [_about(site, now, "warning", "it sends more events than Strata takes; the rest is dropped")]
         if sender.storming and sender.left > self.settings.burst / 2:
             dropped, sender.dropped, sender.storming = sender.dropped, 0, False
-            return [_about(site, now, "ok", f"it sends a bearable number of events again; {dropped} were dropped")]
+            return [_about(site, now, "ok", f"it sends fewer events again; {dropped} were dropped")]
         return []
 
     def _mac(self, root: str) -> str:

@@ -221,7 +221,9 @@ class EventLog:
     async def follow(self, since: int | None) -> AsyncIterator[Sequence[Numbered]]:
         """Events above ``since`` (None: from now on), until the log stops."""
         if since is not None and since > self._newest:
-            raise BadRequest(f"the newest event is {self._newest}; nothing can be resumed after {since}", where="since")
+            raise BadRequest(
+                f"the newest event is {self._newest}; nothing can be continued after {since}", where="since"
+            )
         return self._follow(self._newest if since is None else since)
 
     async def _follow(self, seen: int) -> AsyncIterator[Sequence[Numbered]]:

@@ -84,10 +84,15 @@ CONFLICTS = (
 @click.option("--dhcp", is_flag=True, help="The BMCs that appeared in DHCP.")
 @click.option("--known", is_flag=True, help="Look again at every BMC that is known.")
 @click.option("--mapping", type=click.Path(allow_dash=True), help="A CSV file that says where machines are.")
-@click.option("--accept", multiple=True, metavar="ADDRESS", help="Look there, and take another BMC as right.")
+@click.option(
+    "--accept",
+    multiple=True,
+    metavar="ADDRESS",
+    help="Look at this address, and accept that another BMC answers there now.",
+)
 @click.option("--adopt", is_flag=True, help="Make nodes of the machines that are found.")
-@click.option("--name", default="n{number:05}", show_default=True, help="How to call nodes that nothing names.")
-@click.option("--wait/--no-wait", default=True, help="Stay until it is done, and tell what it came to.")
+@click.option("--name", default="n{number:05}", show_default=True, help="Name for nodes that no file names.")
+@click.option("--wait/--no-wait", default=True, help="Wait until it is done, and show the result.")
 @ls.json_option
 @pass_session
 def discover(
@@ -180,7 +185,7 @@ def _tell(out: Output, job: Json, report: Json) -> None:
 
 
 @click.command("list")
-@click.option("--limit", type=click.IntRange(min=1), help="Most BMCs.")
+@click.option("--limit", type=click.IntRange(min=1), help="Show at most this many BMCs.")
 @ls.listing(BMCS)
 @pass_session
 def list_(session: Session, limit: int | None, view: ls.Listing) -> None:
@@ -261,9 +266,11 @@ def _described(part: Json) -> str:
 @select_help
 @click.command()
 @click.argument("select", nargs=-1, metavar="[SELECT]...", shell_complete=complete_select)
-@click.option("--kind", type=click.Choice(KINDS), help="Only these.")
+@click.option("--kind", type=click.Choice(KINDS), help="Only this kind.")
 @click.option("--text", default="", help="Part of a name, model, part number or serial.")
-@click.option("--limit", type=click.IntRange(min=1), default=1000, show_default=True, help="Most components.")
+@click.option(
+    "--limit", type=click.IntRange(min=1), default=1000, show_default=True, help="Show at most this many components."
+)
 @ls.listing(COMPONENTS)
 @pass_session
 def components(
@@ -282,7 +289,13 @@ def components(
 @click.command()
 @click.argument("select", nargs=-1, metavar="[SELECT]...", shell_complete=complete_select)
 @click.option("--since", type=WHEN, help="From then on: 2h, 3d, 2026-01-31.")
-@click.option("--limit", type=click.IntRange(min=1, max=10_000), default=100, show_default=True, help="Most changes.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1, max=10_000),
+    default=100,
+    show_default=True,
+    help="Show at most this many changes.",
+)
 @ls.listing(CHANGES)
 @pass_session
 def history(session: Session, select: tuple[str, ...], since: float | None, limit: int, view: ls.Listing) -> None:

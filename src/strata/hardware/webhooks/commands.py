@@ -33,7 +33,7 @@ def webhook() -> None:
 
 
 WEBHOOKS = Named(webhook, "webhook", "/v1/webhooks", FIELDS)
-WEBHOOKS.list("List where alerts are sent, and how well that goes.", "strata webhook list")
+WEBHOOKS.list("List where alerts are sent, and whether they arrive.", "strata webhook list")
 WEBHOOKS.delete("Delete a webhook.", "strata webhook delete pager")
 
 
@@ -41,7 +41,11 @@ WEBHOOKS.delete("Delete a webhook.", "strata webhook delete pager")
 @click.argument("name")
 @click.argument("url")
 @click.option(
-    "--least", type=click.Choice(("warning", "critical")), default="warning", show_default=True, help="Alerts this bad."
+    "--least",
+    type=click.Choice(("warning", "critical")),
+    default="warning",
+    show_default=True,
+    help="Send alerts of at least this severity.",
 )
 @click.option(
     "--secret-file",
@@ -51,8 +55,8 @@ WEBHOOKS.delete("Delete a webhook.", "strata webhook delete pager")
 @ls.json_option
 @pass_session
 def set_(session: Session, name: str, url: str, least: str, secret_file: Path | None, as_json: bool) -> None:
-    """Have alerts sent to URL, as HTTP POST of JSON. '-' reads it from standard input: with a token in it, it is a
-    secret, and a command line is for all to see. It is shown without what may be one.
+    """Have alerts sent to URL, as HTTP POST of JSON. With '-' the URL is read from standard input: a URL with a token
+    in it is a secret, and everybody on the machine can see a command line. What may be a token is not shown.
 
     \b
     Example: strata webhook set pager https://alerts.example/strata --least critical --secret-file pager.secret
@@ -68,7 +72,11 @@ def set_(session: Session, name: str, url: str, least: str, secret_file: Path | 
     if as_json:
         session.out.json(found)
     else:
-        signed = "signed" if found["signed"] else "not signed: anybody could send the like (--secret-file)"
+        signed = (
+            "signed"
+            if found["signed"]
+            else "not signed: the receiver cannot tell whether they come from Strata (--secret-file signs them)"
+        )
         session.out.line(f"alerts go to {found['name']}, from {found['least']} on, {signed}")
 
 

@@ -59,7 +59,7 @@ def accelerator() -> None:
 @ls.listing(HERE)
 @pass_session
 def list_(session: Session, root: Path, view: ls.Listing) -> None:
-    """What this machine has, by the names that containers are given them by. Asks no service.
+    """List the accelerators of this machine, by the names that containers use. Needs no service.
 
     \b
     Example: strata accelerator list
@@ -72,9 +72,9 @@ def list_(session: Session, root: Path, view: ls.Listing) -> None:
 @ls.listing(HEALTH)
 @pass_session
 def health(session: Session, root: Path, view: ls.Listing) -> None:
-    """What is wrong with what this machine has: memory errors, throttling, lost lanes. Asks no service.
+    """Check the accelerators of this machine: memory errors, throttling, lost lanes. Needs no service.
 
-    Exit status 1 where something is.
+    Exit status 1 if something is wrong.
 
     \b
     Example: strata accelerator health
@@ -96,7 +96,8 @@ def health(session: Session, root: Path, view: ls.Listing) -> None:
 @ls.json_option
 @pass_session
 def cdi(session: Session, root: Path, into: Path | None, as_json: bool) -> None:
-    """Print specifications for the Container Device Interface. By these, podman and others give devices to containers.
+    """Print specifications for the Container Device Interface (CDI). Podman and others give devices to containers by
+    them.
 
     They name the files of the driver that runs now: write them again when a driver was changed.
 
@@ -122,12 +123,17 @@ def cdi(session: Session, root: Path, into: Path | None, as_json: bool) -> None:
 
 @accelerator.command("confine")
 @click.argument("pid", type=click.IntRange(1))
-@click.option("--device", "devices", multiple=True, metavar="NAME", help="Default: what the process's variables say.")
+@click.option(
+    "--device",
+    "devices",
+    multiple=True,
+    metavar="NAME",
+    help="Accelerator to allow. Default: those in the process's variables.",
+)
 @ls.json_option
 @pass_session
 def confine(session: Session, pid: int, devices: tuple[str, ...], as_json: bool) -> None:
-    """Let a process open no accelerators but those that it was given (as root). All that it starts is held to that,
-    too.
+    """Restrict a process and its children to the accelerators given to it (as root).
 
     For the prolog of a scheduler that does not do it itself; Slurm does.
 
@@ -157,7 +163,7 @@ def confine(session: Session, pid: int, devices: tuple[str, ...], as_json: bool)
 @ls.listing(FIELDS)
 @pass_session
 def nodes(session: Session, view: ls.Listing) -> None:
-    """The accelerators of nodes as their agents told, by model.
+    """List the accelerators of nodes, by model, as their agents report them.
 
     \b
     Example: strata accelerator nodes

@@ -52,17 +52,33 @@ def container() -> None:
 @container.command("run")
 @click.argument("image")
 @click.argument("words", nargs=-1, type=click.UNPROCESSED)
-@click.option("--runtime", default="native", show_default=True, help="strata container runtimes lists them.")
-@click.option("--bind", "binds", multiple=True, metavar="SRC[:DST][:ro]", help="A folder or file of this machine.")
+@click.option(
+    "--runtime", default="native", show_default=True, help="Container runtime; 'strata container runtimes' lists them."
+)
+@click.option(
+    "--bind",
+    "binds",
+    multiple=True,
+    metavar="SRC[:DST][:ro]",
+    help="Folder or file of this machine to show in the container.",
+)
 @click.option("--device", "devices", multiple=True, metavar="NAME", help="nvidia.com/gpu=0, all, or given (by Slurm).")
-@click.option("--env", "env", multiple=True, metavar="NAME=VALUE", help="A variable.")
-@click.option("--clear-env", is_flag=True, help="Take nothing of this environment over.")
+@click.option(
+    "--env", "env", multiple=True, metavar="NAME=VALUE", help="Set this environment variable in the container."
+)
+@click.option("--clear-env", is_flag=True, help="Do not pass on this environment.")
 @click.option("--workdir", default="", help="Where the program starts. Default: where the image says.")
-@click.option("--home", type=click.Choice(["none", "user", "tmp"]), default="none", show_default=True)
+@click.option(
+    "--home",
+    type=click.Choice(["none", "user", "tmp"]),
+    default="none",
+    show_default=True,
+    help="Home folder in the container.",
+)
 @click.option("--writable", is_flag=True, help="The image can be written to; what is written is gone afterwards.")
 @click.option("--own-pids", is_flag=True, help="See no processes but its own.")
 @click.option("--node-tmp", is_flag=True, help="/tmp and /dev/shm are the node's: ranks of MPI share memory there.")
-@click.option("--entrypoint", is_flag=True, help="The words are for the image's own program.")
+@click.option("--entrypoint", is_flag=True, help="Pass WORDS to the image's own program (its entrypoint).")
 @click.option("--show", is_flag=True, help="Print the command instead of running it.")
 @_cache
 @pass_session
@@ -77,7 +93,7 @@ def run(
     show: bool,
     **asked: object,
 ) -> None:
-    """Run a program in an image, as the user who you are.
+    """Run a program in an image, as yourself.
 
     IMAGE is NAME:TAG of Strata's repository, docker://HOST/NAME:TAG, oci:FOLDER, or the digest of one that is here.
 
@@ -111,7 +127,7 @@ def run(
 @ls.json_option
 @pass_session
 def pull(session: Session, image: str, folder: Path | None, as_json: bool) -> None:
-    """Have an image here, unpacked, before jobs want it.
+    """Fetch and unpack an image on this machine, before jobs need it.
 
     \b
     Example: strata container pull debian:12
@@ -124,12 +140,24 @@ def pull(session: Session, image: str, folder: Path | None, as_json: bool) -> No
 
 @container.command("default")
 @click.argument("image")
-@click.option("--name", default="", help="What jobs may call it by. Default: its NAME:TAG.")
-@click.option("--opt-out", metavar="yes|no|GROUP,...", help="Who may run jobs in no image. Default: as it is; else no.")
+@click.option("--name", default="", help="Name that jobs can ask for it by. Default: its NAME:TAG.")
 @click.option(
-    "--home", type=click.Choice(["none", "user", "tmp"]), help="The home in it. Default: as it is; else none."
+    "--opt-out",
+    metavar="yes|no|GROUP,...",
+    help="Who may run jobs without an image. Default: unchanged; no, if it was never set.",
 )
-@click.option("--bind", "binds", multiple=True, metavar="SRC[:DST][:ro]", help="All that is shown. Default: as it is.")
+@click.option(
+    "--home",
+    type=click.Choice(["none", "user", "tmp"]),
+    help="Home folder in the container. Default: unchanged; none, if it was never set.",
+)
+@click.option(
+    "--bind",
+    "binds",
+    multiple=True,
+    metavar="SRC[:DST][:ro]",
+    help="Folder to show in the container; replaces all earlier ones. Default: unchanged.",
+)
 @click.option("--policy", type=click.Path(dir_okay=False, path_type=Path), help="Write this file.")
 @click.option(
     "--site",
@@ -153,7 +181,7 @@ def default(
     folder: Path | None,
     as_json: bool,
 ) -> None:
-    """Make IMAGE what plain srun, sbatch and qsub run in, from the next job on.
+    """Have plain srun, sbatch and qsub run jobs in IMAGE, from the next job on.
 
     It is unpacked into the folder (--cache) that login nodes and nodes see, and named in the file that Slurm's plugin
     and Grid Engine's starter read (/etc/strata/containers.conf, unless --policy or --site says otherwise). Images that
@@ -168,9 +196,9 @@ def default(
     if policy is not None and site is not None:
         raise click.UsageError("give --policy or --site")
     if folder is None and "STRATA_CONTAINERS" not in os.environ:
-        raise click.UsageError("--cache says which folder nodes see; your own cache is not theirs")
+        raise click.UsageError("give --cache, a folder that nodes see too: your own cache is on this machine only")
     if not name and image.startswith("oci:"):
-        raise click.UsageError("--name says what jobs may call it by")
+        raise click.UsageError("give --name: the name that jobs ask for it by")
     cache = opened_cache(folder)
     found = bring_image(session, cache, image)
     place = site / "files" / file.FILE if site else policy or Path(file.PLACE)
@@ -206,7 +234,7 @@ def default(
 @ls.listing(IMAGES)
 @pass_session
 def list_(session: Session, folder: Path | None, view: ls.Listing) -> None:
-    """The images that are here, unpacked.
+    """List the images that are unpacked on this machine.
 
     \b
     Example: strata container list
@@ -218,14 +246,18 @@ def list_(session: Session, folder: Path | None, view: ls.Listing) -> None:
 
 @container.command("gc")
 @click.option(
-    "--keep", default=30.0, show_default=True, type=click.FloatRange(0), help="Days since it was last wanted."
+    "--keep",
+    default=30.0,
+    show_default=True,
+    type=click.FloatRange(0),
+    help="Keep images that were used in this many days.",
 )
-@click.option("--dry-run", is_flag=True, help="Only say what would go.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be removed.")
 @_cache
 @ls.json_option
 @pass_session
 def gc(session: Session, keep: float, dry_run: bool, folder: Path | None, as_json: bool) -> None:
-    """Remove images that nobody has wanted for a while and no container runs.
+    """Remove images that have not been used for a while and that no container runs.
 
     \b
     Example: strata container gc --keep 7
@@ -241,7 +273,7 @@ def gc(session: Session, keep: float, dry_run: bool, folder: Path | None, as_jso
 @ls.listing(RUNTIMES)
 @pass_session
 def runtimes(session: Session, view: ls.Listing) -> None:
-    """What starts containers, what each can do, and which are on this machine.
+    """List the container runtimes: what each can do, and whether it is on this machine.
 
     \b
     Example: strata container runtimes

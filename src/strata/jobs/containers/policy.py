@@ -81,7 +81,7 @@ def parse(text: str, where: str) -> Policy:
         elif name == "opt-out" and (value in ("yes", "no") or all(word.isdecimal() for word in value.split())):
             told["opt_out"] = value == "yes" if value in ("yes", "no") else tuple(map(int, value.split()))
         else:
-            raise BadRequest(f"line {number} is none of a policy about images: {line[:80]!r}", where=where)
+            raise BadRequest(f"line {number} is not a setting of an image policy: {line[:80]!r}", where=where)
     if "images" not in told:
         raise BadRequest("images = FOLDER is missing", where=where)
     return msgspec.convert({**told, "named": named, "binds": tuple(binds)}, Policy)

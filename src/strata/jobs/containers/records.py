@@ -121,7 +121,7 @@ def check(container: Container) -> None:
     for bind in container.binds:
         for path in (bind.source, bind.place):
             if posixpath.normpath(path) != path:
-                raise BadRequest("a path has no '..', no '//' and no '/' at its end", where=f"binds, {path[:80]}")
+                raise BadRequest("a path must not contain '..' or '//', nor end with '/'", where=f"binds, {path[:80]}")
         if bind.place in ("/", "/proc", "/dev", "/sys", "/tmp"):
             raise BadRequest("that is the container's own", where=f"binds, {bind.place}", hint="bind below it")
     if len({bind.place for bind in container.binds}) < len(container.binds):

@@ -56,24 +56,24 @@ def environment() -> None:
 
 ENVIRONMENTS = Named(environment, "environment", "/v1/environments", FIELDS, report=_report)
 ENVIRONMENTS.list("List the environments.", "strata environment list")
-ENVIRONMENTS.show("Show an environment: what jobs get in it, and its versions.", "strata environment show pytorch")
+ENVIRONMENTS.show("Show an environment and its versions: what jobs get in it.", "strata environment show pytorch")
 ENVIRONMENTS.put_files(
     _read,
     lambda found: f"version {found['version']}",
     "Make new versions of the environments that FILES hold: all of them, or none. They are YAML; - is standard input.",
     "strata environment put environments.yaml",
 )
-ENVIRONMENTS.delete("Remove an environment. What was derived from it stays.", "strata environment delete old")
+ENVIRONMENTS.delete("Remove an environment. Environments derived from it stay.", "strata environment delete old")
 
 
 @environment.command("derive")
 @click.argument("parent")
 @click.argument("name")
-@click.option("--image", default="", help="Another image.")
-@click.option("--module", "modules", multiple=True, help="One more module.")
-@click.option("--bind", "binds", multiple=True, metavar="SRC[:DST][:ro]", help="One more bind.")
-@click.option("--env", "env", multiple=True, metavar="NAME=VALUE", help="One more variable.")
-@click.option("--description", default="")
+@click.option("--image", default="", help="Image to use instead.")
+@click.option("--module", "modules", multiple=True, help="Module to add.")
+@click.option("--bind", "binds", multiple=True, metavar="SRC[:DST][:ro]", help="Bind to add.")
+@click.option("--env", "env", multiple=True, metavar="NAME=VALUE", help="Variable to add.")
+@click.option("--description", default="", help="What it is for.")
 @ls.json_option
 @pass_session
 def derive(
@@ -108,8 +108,8 @@ def derive(
 
 @environment.command("promote")
 @click.argument("name")
-@click.option("--version", default=0, help="Default: the newest.")
-@click.option("--runtime", default="native", show_default=True, help="What runs its test.")
+@click.option("--version", default=0, help="Version to test. Default: the newest.")
+@click.option("--runtime", default="native", show_default=True, help="Container runtime of the test.")
 @ls.json_option
 @pass_session
 def promote(session: Session, name: str, version: int, runtime: str, as_json: bool) -> None:
@@ -144,7 +144,9 @@ def promote(session: Session, name: str, version: int, runtime: str, as_json: bo
 @environment.command("run")
 @click.argument("name")
 @click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED)
-@click.option("--runtime", default="native", show_default=True, help="strata container runtimes lists them.")
+@click.option(
+    "--runtime", default="native", show_default=True, help="Container runtime; 'strata container runtimes' lists them."
+)
 @pass_session
 def run(session: Session, name: str, words: tuple[str, ...], runtime: str) -> None:
     """Run a program in an environment (NAME or NAME@VERSION), here, as you.

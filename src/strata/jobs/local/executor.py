@@ -186,7 +186,7 @@ class LocalExecutor:
         if work.queue not in (None, QUEUE):
             raise BadRequest(f"this machine has one queue, {QUEUE}", where="queue")
         if lack := self._all.lack(work.resources):
-            raise BadRequest(f"this machine gives jobs less: {lack}", where="resources")
+            raise BadRequest(f"this machine has less than the job needs: {lack}", where="resources")
         for _, other in work.after:
             if other not in self._batches:
                 raise BadRequest(f"this machine knows nothing of job {other}", where="after")

@@ -53,7 +53,7 @@ def project() -> None:
 
 
 PROJECTS = Named(project, "project", "/v1/projects", FIELDS, report=_report)
-PROJECTS.list("List projects: hours that are used, and booked by jobs that have not ended.", "strata project list")
+PROJECTS.list("List projects, with the hours used and those booked by jobs that have not ended.", "strata project list")
 PROJECTS.show("Show a project.", "strata project show physics")
 PROJECTS.delete("Remove a project: its jobs are no longer counted.", "strata project delete physics")
 
@@ -63,9 +63,15 @@ PROJECTS.delete("Remove a project: its jobs are no longer counted.", "strata pro
 @click.option("--core-hours", type=float, help="Hours of one core.")
 @click.option("--accelerator-hours", type=float, help="Hours of one accelerator.")
 @click.option("--kwh", type=float, help="Kilowatt hours, where nodes are measured.")
-@click.option("--per", type=DURATION, default="30d", show_default=True, help="Within how long.")
-@click.option("--member", "members", multiple=True, metavar="ACCOUNT", help="Whose jobs it takes; none: everybody's.")
-@click.option("--description", default="")
+@click.option("--per", type=DURATION, default="30d", show_default=True, help="Period that the quotas are for.")
+@click.option(
+    "--member",
+    "members",
+    multiple=True,
+    metavar="ACCOUNT",
+    help="Account whose jobs it takes; without any, all accounts.",
+)
+@click.option("--description", default="", help="What it is for.")
 @ls.json_option
 @pass_session
 def set_(
@@ -79,7 +85,7 @@ def set_(
     description: str,
     as_json: bool,
 ) -> None:
-    """Make a project, or set all of one anew. Jobs that are under way go on.
+    """Create a project, or replace all its settings. Jobs that are under way go on.
 
     \b
     Example: strata project set physics --core-hours 10000 --per 30d --member ada --member bob

@@ -80,7 +80,7 @@ class ProjectService:
             return
         if document.resources.time is None:
             raise BadRequest(
-                f"the project {project.name} has a quota: a job for it says how long it may run", where="resources.time"
+                f"the project {project.name} has a quota: a job for it must have a time limit", where="resources.time"
             )
         asks = most(document)
         _, used = self._usage.ended(project.name, self._clock() - spec.per)

@@ -33,11 +33,11 @@ def reservation() -> None:
 
 
 @reservation.command("list")
-@click.option("--target", help="Of this one.")
+@click.option("--target", help="Only reservations of this target.")
 @ls.listing(FIELDS)
 @pass_session
 def list_(session: Session, target: str | None, view: ls.Listing) -> None:
-    """List reservations of all schedulers, as they tell of them now.
+    """List reservations of all schedulers, as the schedulers report them now.
 
     \b
     Example: strata job reservation list
@@ -50,14 +50,14 @@ def list_(session: Session, target: str | None, view: ls.Listing) -> None:
 
 @reservation.command()
 @click.argument("name")
-@click.option("--target", required=True, help="Which scheduler keeps it.")
-@click.option("--account", "accounts", multiple=True, required=True, help="Who may use it; several times for several.")
+@click.option("--target", required=True, help="Scheduler that keeps the reservation.")
+@click.option("--account", "accounts", multiple=True, required=True, help="Account that may use it; may be repeated.")
 @click.option("--for", "length", type=DURATION, required=True, help="How long: 2h, 3d.")
-@click.option("--in", "later", type=DURATION, help="After how long it begins. Default: now.")
+@click.option("--in", "later", type=DURATION, help="Begin after this long. Default: now.")
 @click.option("--at", type=WHEN, help="When it begins: '2026-12-01 08:00'.")
-@click.option("-N", "--nodes", type=click.IntRange(min=1), default=1, show_default=True, help="Nodes.")
-@click.option("-c", "--cores", type=click.IntRange(min=1), default=1, show_default=True, help="Cores on each.")
-@click.option("--queue", help="Of which queue.")
+@click.option("-N", "--nodes", type=click.IntRange(min=1), default=1, show_default=True, help="How many nodes.")
+@click.option("-c", "--cores", type=click.IntRange(min=1), default=1, show_default=True, help="Cores on each node.")
+@click.option("--queue", help="Queue that the nodes are of.")
 @ls.json_option
 @pass_session
 def create(

@@ -15,7 +15,7 @@ class ReservationRequest(ReservationSpec, frozen=True, kw_only=True):
     """A reservation, and whose it is to be."""
 
     target: Annotated[str, Meta(pattern=NAME, max_length=63)]
-    """Which scheduler keeps it."""
+    """Scheduler that keeps the reservation."""
 
 
 class ReservationView(Reservation, frozen=True, kw_only=True):

@@ -116,34 +116,36 @@ job.add_command(reservation_group)
 @click.option("-f", "--file", type=click.Path(path_type=Path, dir_okay=False, allow_dash=True), help="A YAML document.")
 @click.option("--script", type=click.Path(path_type=Path, dir_okay=False, allow_dash=True), help="A script to run.")
 @click.option("--name", help="What it is called.")
-@click.option("-N", "--nodes", type=click.IntRange(min=1), help="Nodes.")
+@click.option("-N", "--nodes", type=click.IntRange(min=1), help="How many nodes.")
 @click.option("-n", "--tasks", type=click.IntRange(min=1), help="Processes, over all nodes.")
 @click.option("-c", "--cores", type=click.IntRange(min=1), help="Cores for each process.")
-@click.option("--memory", type=Memory(), help="On each node: 4G, 500M.")
-@click.option("--accelerators", metavar="[TYPE:]COUNT", help="On each node.")
-@click.option("--time", "limit", type=DURATION, help="It is ended after so long: 10m, 2h.")
-@click.option("--power", type=Watts(1, 1e7), metavar="WATTS", help="Each node draws at most so much: 350W, 1.5kW.")
-@click.option("--array", metavar="FIRST-LAST[:STEP][%N]", help="Many alike, N of them at the same time.")
+@click.option("--memory", type=Memory(), help="Memory on each node: 4G, 500M.")
+@click.option("--accelerators", metavar="[TYPE:]COUNT", help="Accelerators on each node.")
+@click.option("--time", "limit", type=DURATION, help="Time limit, after which it is ended: 10m, 2h.")
+@click.option("--power", type=Watts(1, 1e7), metavar="WATTS", help="Most power that each node may draw: 350W, 1.5kW.")
+@click.option("--array", metavar="FIRST-LAST[:STEP][%N]", help="Run many tasks of the same kind, at most N at a time.")
 @click.option("--after", multiple=True, metavar="[WHAT:]JOB", help=f"After another job; WHAT: {', '.join(AFTERS)}.")
 @click.option("--image", help="Run it in this image; more of a container goes into a document.")
 @click.option("--runtime", help="What runs the image. Default: native.")
 @click.option("--launch", type=click.Choice(LAUNCHES), help="What is started: once, tasks (as -n says), or mpi.")
 @click.option("--environment", metavar="NAME[@VERSION]", help="Run it in this work environment.")
-@click.option("--env", multiple=True, metavar="NAME=VALUE", help="Set in its environment.")
-@click.option("--workdir", type=click.Path(), help="Where it begins. Default: the account's home.")
+@click.option("--env", multiple=True, metavar="NAME=VALUE", help="Set this variable in its environment.")
+@click.option("--workdir", type=click.Path(), help="Folder that it starts in. Default: the account's home.")
 @click.option("--stdout", type=click.Path(), help="Where its output goes; %j: its id, %x: its name, %a: array index.")
 @click.option("--stderr", type=click.Path(), help="Where its errors go, named likewise. Default: with its output.")
 @click.option("--data", multiple=True, metavar="PLACE", help="Where its input is; targets near it are preferred.")
 @click.option("--retries", type=click.IntRange(min=0, max=10), help="Run it again when it fails.")
-@click.option("--held", is_flag=True, default=None, help="Not before it is released.")
+@click.option("--held", is_flag=True, default=None, help="Submit it held: it starts after 'strata job release'.")
 @click.option("--target", help="Which scheduler. Default: Strata chooses.")
 @click.option("--queue", help="Which queue. Default: Strata chooses.")
 @click.option("--reservation", help="Which reservation of the target it runs in, by its id.")
-@click.option("--project", help="Whose budget it goes on.")
+@click.option("--project", help="Project whose quota it counts against.")
 @click.option("--account", help="Run it as this account (administrators).")
-@click.option("--once", "key", metavar="KEY", help="Submitted again with the same key, it is the same job.")
+@click.option(
+    "--once", "key", metavar="KEY", help="Submitting again with the same KEY gives the same job, not another one."
+)
 @click.option("--explain", is_flag=True, help="Say where it would go and why; submit nothing.")
-@click.option("--wait", is_flag=True, help="Stay until it has ended; print what it printed, and end as it did.")
+@click.option("--wait", is_flag=True, help="Wait until it has ended, print its output, and exit with its exit code.")
 @ls.json_option
 @pass_session
 def submit(
@@ -189,11 +191,15 @@ def submit(
 
 
 @job.command("list")
-@click.option("--all", "everybody", is_flag=True, help="Everybody's, for those who run the machine.")
-@click.option("--owner", help="Of this one.")
-@click.option("--state", type=click.Choice((*STATES, *OUTCOMES)), help="In this state, or ended so.")
-@click.option("--target", help="At this target.")
-@click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True, help="Most of them, the newest.")
+@click.option("--all", "everybody", is_flag=True, help="Jobs of all users (administrators).")
+@click.option("--owner", help="Only jobs of this user.")
+@click.option(
+    "--state", type=click.Choice((*STATES, *OUTCOMES)), help="Only jobs in this state, or that ended in this way."
+)
+@click.option("--target", help="Only jobs of this target.")
+@click.option(
+    "--limit", type=click.IntRange(min=1), default=100, show_default=True, help="Show at most this many, the newest."
+)
 @ls.listing(FIELDS)
 @pass_session
 def list_(
@@ -216,7 +222,7 @@ def list_(
     found = list(session.client.pages("/v1/jobs", params, limit=limit))
     ls.show(session, FIELDS, found, view)
     if not found and not any((everybody, owner, state, target)):
-        session.out.note("no job of yours; everybody's, for those who run the machine: strata job list --all")
+        session.out.note("you have no jobs; administrators see the jobs of all users with: strata job list --all")
 
 
 @job.command()
@@ -290,9 +296,9 @@ def show(session: Session, ident: str, as_json: bool) -> None:
 
 @job.command()
 @_JOB
-@click.option("-f", "--follow", is_flag=True, help="Until it has ended.")
-@click.option("--task", type=click.IntRange(min=0), help="Of an array: which.")
-@click.option("--stderr", is_flag=True, help="What it wrote to standard error, where that is a file of its own.")
+@click.option("-f", "--follow", is_flag=True, help="Go on until the job has ended.")
+@click.option("--task", type=click.IntRange(min=0), help="Of an array job: the index of the task.")
+@click.option("--stderr", is_flag=True, help="Print its standard error, if that went to a file of its own.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object for each piece.")
 @pass_session
 def log(session: Session, ident: str, follow: bool, task: int | None, stderr: bool, as_json: bool) -> None:
@@ -341,17 +347,17 @@ def _acts(verb: str, done: str, doc: str) -> None:
 
 
 _acts("cancel", "cancelled", "End jobs. One that has ended stays as it ended.")
-_acts("hold", "held", "Keep jobs that have not begun from beginning.")
-_acts("release", "released", "Let jobs begin that are held.")
+_acts("hold", "held", "Hold jobs that have not begun: they do not start until they are released.")
+_acts("release", "released", "Release held jobs, so that they can start.")
 
 
 @job.command()
 @_JOB
-@click.option("--timeout", type=DURATION, help="Longest wait. Default: for ever.")
+@click.option("--timeout", type=DURATION, help="Wait at most this long. Default: for ever.")
 @ls.json_option
 @pass_session
 def wait(session: Session, ident: str, timeout: float | None, as_json: bool) -> None:
-    """Stay until a job has ended. The exit code is the job's, or 1 if it ended otherwise or takes longer.
+    """Wait until a job has ended. The exit code is the job's, or 1 if it ended in another way or takes longer.
 
     \b
     Example: strata job wait 4k2j9x0qv7m1 --timeout 1h
@@ -376,8 +382,8 @@ def rerun(session: Session, ident: str, as_json: bool) -> None:
 
 
 @job.command()
-@click.option("--all", "everybody", is_flag=True, help="Everybody's, for those who run the machine.")
-@click.option("--count", type=click.IntRange(min=1), help="Stop after so many.")
+@click.option("--all", "everybody", is_flag=True, help="Jobs of all users (administrators).")
+@click.option("--count", type=click.IntRange(min=1), help="Stop after this many.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on a line.")
 @pass_session
 def watch(session: Session, everybody: bool, count: int | None, as_json: bool) -> None:

@@ -27,7 +27,11 @@ def launcher(document: JobDocument, kind: Kind) -> Launcher:
     if document.launch == "once":
         return Launcher()
     if document.launch == "mpi" and document.container is not None and document.container.clear_env:
-        raise BadRequest("MPI needs the job's environment", where="container.clear_env", hint="leave it out")
+        raise BadRequest(
+            "MPI needs the job's environment, which clear_env takes away",
+            where="container.clear_env",
+            hint="leave it out",
+        )
     if kind in _BY_SRUN:
         mpi = ("--mpi=pmix", "--kill-on-bad-exit=1") if document.launch == "mpi" else ("--mpi=none",)
         # Cores are said once more, as srun takes them over from sbatch in some versions of Slurm only.

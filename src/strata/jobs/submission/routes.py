@@ -32,8 +32,10 @@ Key = Annotated[
 ]
 Everybody = Annotated[bool, QueryParameter(name="all", description="Jobs of everybody.")]
 Text = Annotated[str | None, QueryParameter(pattern=PLAIN, max_length=128)]
-InState = Annotated[StateFilter | None, QueryParameter(name="state", description="In this state, or ended so.")]
-TargetName = Annotated[str | None, QueryParameter(pattern=NAME, max_length=63, description="At this target.")]
+InState = Annotated[
+    StateFilter | None, QueryParameter(name="state", description="Only jobs in this state, or that ended in this way.")
+]
+TargetName = Annotated[str | None, QueryParameter(pattern=NAME, max_length=63, description="Only jobs of this target.")]
 TaskIndex = Annotated[int | None, QueryParameter(ge=0, le=10_000_000, description="Which task of an array.")]
 Which = Annotated[Stream, QueryParameter(description="Which of its outputs.")]
 Offset = Annotated[int, QueryParameter(ge=0, le=sse.NEWEST, description="Byte to begin at.")]

@@ -14,22 +14,22 @@ def image_of(document: JobDocument) -> str:
     """The image, as such a scheduler fetches it; empty: the job brings none. Raises ``BadRequest`` for what of a
     container is the node's to give."""
     if document.modules:
-        raise BadRequest("modules are the nodes', and it runs apart from them", where="modules")
+        raise BadRequest("modules are on the nodes, and this target runs jobs elsewhere", where="modules")
     wanted = document.container
     if wanted is None:
         return ""
     plain = Container(image=wanted.image)
     for field, why in (
-        ("runtime", "it has a runtime of its own"),
-        ("binds", "folders of nodes are not there"),
-        ("home", "the accounts' homes are not there"),
-        ("entrypoint", "it runs the job's own words"),
-        ("clear_env", "it starts with an environment of its own"),
+        ("runtime", "this target has its own container runtime"),
+        ("binds", "this target does not see the nodes' folders"),
+        ("home", "this target does not see the accounts' homes"),
+        ("entrypoint", "this target runs the job's command, not the image's program"),
+        ("clear_env", "this target always starts with a fresh environment"),
     ):
         if getattr(wanted, field) != getattr(plain, field):
             raise BadRequest(why, where=f"container.{field}")
     if wanted.devices not in ((), ("given",)):
-        raise BadRequest("devices are asked for as accelerators", where="container.devices")
+        raise BadRequest("ask for devices as accelerators, not here", where="container.devices")
     if not wanted.image.startswith(REGISTRY):
         told = "it fetches images from registries alone"
         raise BadRequest(told, where="container.image", hint=f"{REGISTRY}HOST/NAME:TAG")

@@ -263,10 +263,10 @@ class JobService:
                 there = await self.send(job)
             except BadRequest as error:
                 hint = f" ({error.hint})" if error.hint else ""
-                refused.append(candidate.considered(f"it refused it: {error.detail}{hint}", taken=False))
+                refused.append(candidate.considered(f"it refused the job: {error.detail}{hint}", taken=False))
                 continue
             except StrataError as error:
-                why = f"whether it has it is not known yet: {error}"
+                why = f"it is not known yet whether it has the job: {error}"
                 told = (candidate.considered(why, taken=True), *refused)
                 return await self._note(job, lambda now, told=told: msgspec.structs.replace(now, considered=told))  # type: ignore[misc]
             told = _considered(choice.candidates[number:], refused)
@@ -563,7 +563,7 @@ class JobService:
             who.require(Right("read", "others-job"))
         newest = await self._fleet.store.revision()
         if since is not None and since > newest:
-            raise BadRequest(f"the newest revision is {newest}; nothing can be resumed after {since}", where="since")
+            raise BadRequest(f"the newest revision is {newest}; nothing can be continued after {since}", where="since")
         return self._events(None if everybody else who.name, (newest if since is None else since) + 1)
 
     async def _events(self, owner: str | None, start: int) -> AsyncIterator[Sequence[JobEvent]]:
@@ -664,11 +664,13 @@ class JobService:
         job = self._find(who, ident, "change")
         target = self._target(job)
         if job.ended or not job.there:
-            told = "it has ended" if job.ended else f"{job.target} has not said yet that it has it"
+            told = "it has ended" if job.ended else f"{job.target} has not confirmed yet that it has the job"
             raise Refused(told, by="job", where=f"job {ident}", hint="look again: strata job show")
         if held and not any(task.state in ("waiting", "held") for task in job.tasks):
             hint = "end it: strata job cancel"
-            raise Refused("it has begun, and only what has not can be held", by="job", where=f"job {ident}", hint=hint)
+            raise Refused(
+                "it has begun, and only a job that has not begun can be held", by="job", where=f"job {ident}", hint=hint
+            )
         if not target.scheduler.ability.hold:
             raise BadRequest(f"{target.kind} cannot hold jobs", where=f"job {ident}")
         document = msgspec.structs.replace(job.document, held=held)
@@ -770,7 +772,11 @@ def _considered(candidates: Sequence[Candidate], refused: Sequence[Considered]) 
     told = []
     for number, one in enumerate(candidates):
         queue = f"; queue {one.queue}: {one.why}" if one.why else ""
-        why = "it can run it, but another comes first" if number else f"it can run it, and comes first{queue}"
+        why = (
+            "it can run the job, but another target comes first"
+            if number
+            else f"it can run the job, and comes first{queue}"
+        )
         figures = f"; {one.figures.words}" if one.figures is not None else ""
         told.append(one.considered(why + figures, taken=not number))
     return (*told, *refused)
@@ -842,4 +848,4 @@ def _place(after: str) -> Age | None:
     try:
         return float(submitted), ident
     except ValueError:
-        raise BadRequest("not a cursor that we gave", where="cursor") from None
+        raise BadRequest("not a cursor of this service", where="cursor") from None

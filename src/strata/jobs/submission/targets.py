@@ -170,4 +170,4 @@ def check(document: JobDocument, array_most: int) -> None:
     check_patterns(document)
     needs = document.needs
     if needs.tasks < needs.nodes:
-        raise BadRequest("there is a task for each node at least", where="resources.tasks")
+        raise BadRequest("tasks must be at least as many as nodes", where="resources.tasks")

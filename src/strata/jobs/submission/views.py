@@ -152,7 +152,7 @@ def closed(task: Task, wrote: tuple[int, float, float] | None, *, cancelled: boo
         return msgspec.structs.replace(task, outcome="done" if task.status == 0 else "failed", ended=task.ended or now)
     if cancelled:
         return msgspec.structs.replace(task, state="ended", outcome="cancelled", ended=task.ended or now)
-    told = "its scheduler does not know of it any more, and it left no word of its end"
+    told = "its scheduler no longer knows it, and how it ended was not recorded"
     return msgspec.structs.replace(task, state="ended", outcome="lost", reason=told, ended=task.ended or now)
 
 

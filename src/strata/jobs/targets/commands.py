@@ -32,18 +32,20 @@ _FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
 
 @click.group()
 def target() -> None:
-    """Connect what runs jobs on others' nodes: a Kubernetes, another site's cluster."""
+    """Connect targets that run jobs elsewhere: a Kubernetes, another site's cluster."""
 
 
 @target.command()
 @click.argument("kind", type=click.Choice(KINDS))
 @click.option("--name", default="", help="What to call it. Default: its kind.")
-@click.option("--on", metavar="[USER@]HOST", help="Run its commands there, by ssh. Default: where the controller runs.")
-@click.option("--env", multiple=True, metavar="NAME=VALUE", help="What its commands find it by: PBS_CONF_FILE...")
+@click.option(
+    "--on", metavar="[USER@]HOST", help="Run its commands on this host, by ssh. Default: on the controller's host."
+)
+@click.option("--env", multiple=True, metavar="NAME=VALUE", help="Environment of its commands: PBS_CONF_FILE...")
 @click.option("--kubeconfig", type=_FILE, help="Of a Kubernetes: server, authority and token from this file.")
 @click.option("--context", help="Which context of that file. Default: the current one.")
-@click.option("--namespace", metavar="RULE", help="Where jobs go: jobs, {account}, prj-{project}. Default: jobs.")
-@click.option("--image", help="What a job runs in that brings no image: HOST/NAME:TAG.")
+@click.option("--namespace", metavar="RULE", help="Namespace of jobs: jobs, {account}, prj-{project}. Default: jobs.")
+@click.option("--image", help="Image for jobs that name none: HOST/NAME:TAG.")
 @click.option("--claim", multiple=True, metavar="FOLDER=CLAIM", help="A folder that jobs see: a PersistentVolumeClaim.")
 @click.option(
     "--accelerator", multiple=True, metavar="TYPE=RESOURCE", help="What a type is called there: h200=nvidia.com/gpu."
@@ -66,7 +68,7 @@ def connect(
 ) -> None:
     """Connect something that runs jobs, or change how it is reached. It has to answer.
 
-    What manages nodes of Strata's is connected by strata workload connect.
+    To connect the workload manager of Strata's own nodes, use strata workload connect.
 
     \b
     Example: strata job target connect pbs --on strata@login1
@@ -84,7 +86,7 @@ def connect(
 
 _NAMED = Named(target, "target", "/v1/job-targets", FIELDS)
 _NAMED.list(
-    "List targets that are connected for jobs alone. All that run jobs, with their queues: strata job targets.",
+    "List targets that only run jobs. To list everything that runs jobs, with its queues, use strata job targets.",
     "strata job target list",
 )
 _NAMED.delete(

@@ -105,13 +105,16 @@ class TargetService:
             taken = "this machine" if name == LOCAL else "a workload manager"
             raise Conflict(f"{name} is {taken}", where=f"job target {name}", hint="give it another name")
         if (asked.kind == "kubernetes") != (asked.kubernetes is not None):
-            raise BadRequest("a kubernetes, and nothing else, has these", where="kubernetes")
+            raise BadRequest("only a target of the kind kubernetes takes these, and it needs them", where="kubernetes")
         if asked.kind == "kubernetes":
             if asked.on or asked.env:
-                raise BadRequest("a kubernetes is asked by its API, not by commands", where="on" if asked.on else "env")
+                raise BadRequest(
+                    "a kubernetes is reached by its API, so that it takes neither on nor env",
+                    where="on" if asked.on else "env",
+                )
             return
         if asked.token:
-            raise BadRequest(f"{asked.kind} is asked by commands, which need none", where="token")
+            raise BadRequest(f"{asked.kind} is reached by its commands, which need no token", where="token")
         check_settings(asked.kind, asked.env)
 
     def _token(self, name: str, asked: TargetRequest, before: JobTarget | None) -> bytes:
@@ -121,7 +124,7 @@ class TargetService:
             return b""
         if (asked.kubernetes.server, asked.kubernetes.ca) != (before.spec.kubernetes.server, before.spec.kubernetes.ca):
             # Whoever may name a server must not have it sent what another one trusts.
-            raise BadRequest("another server or authority needs its token again", where="token")
+            raise BadRequest("the server or the authority is another one: give the token again", where="token")
         return before.sealed
 
 

@@ -28,7 +28,7 @@ def ansible() -> None:
 )  # fmt: skip
 @pass_session
 def inventory(session: Session, whole: bool, host: str, select: tuple[str, ...]) -> None:
-    """Print an inventory as Ansible expects it of an executable file in its folder.
+    """Print the fleet as a dynamic inventory for Ansible.
 
     Groups, roles (role_compute) and architectures (arch_x86_64) are its groups; in names of groups '-' and '.' become
     '_'. No secret is in it.

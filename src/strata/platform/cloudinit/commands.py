@@ -31,7 +31,7 @@ _TEXT = click.Path(path_type=Path, exists=True, dir_okay=False, allow_dash=True)
 
 @click.group("cloud-init")
 def cloud_init() -> None:
-    """Tell nodes' images who they are and what to do, by cloud-init."""
+    """Give nodes their cloud-init data: user-data, vendor-data and ssh keys."""
 
 
 def _show(session: Session, found: Json) -> None:
@@ -50,10 +50,22 @@ _NAMED.delete("Delete a cloud-init document.", "strata cloud-init delete gpu")
 
 @cloud_init.command()
 @click.argument("name")
-@click.option("--select", default="*", metavar="SELECT", show_default=True, shell_complete=complete_select)
-@click.option("--priority", default=0, show_default=True, help="Of several user data the highest counts.")
-@click.option("--user-data", type=_TEXT, help="File; '-': standard input.")
-@click.option("--vendor-data", type=_TEXT, help="File; '-': standard input.")
+@click.option(
+    "--select",
+    default="*",
+    metavar="SELECT",
+    show_default=True,
+    shell_complete=complete_select,
+    help="Nodes that it is for.",
+)
+@click.option(
+    "--priority",
+    default=0,
+    show_default=True,
+    help="If several documents fit a node, the user data of the highest priority is used.",
+)
+@click.option("--user-data", type=_TEXT, help="File with the data; '-' is standard input.")
+@click.option("--vendor-data", type=_TEXT, help="File with the data; '-' is standard input.")
 @click.option("--ssh-key", "ssh_keys", multiple=True, type=_TEXT, help="File with public keys, one on a line.")
 @ls.json_option
 @pass_session
@@ -67,8 +79,8 @@ def put(
     ssh_keys: tuple[Path, ...],
     as_json: bool,
 ) -> None:
-    """Create or replace cloud-init data for the selected nodes. Nothing secret: whoever has a node's address can read
-    it.
+    """Create or replace cloud-init data for the selected nodes. Put no secrets in it: whoever has a node's address can
+    read it.
 
     \b
     Example: strata cloud-init put site --user-data site.yaml --ssh-key admins.pub

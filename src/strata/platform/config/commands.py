@@ -44,15 +44,19 @@ _SYSTEM = click.option(
 
 def _revision(function: F) -> F:
     """``--branch`` and ``--commit``: not the files as they are, but as they were committed."""
-    branch = click.option("--branch", default="", metavar="NAME", help="As that branch has it, not as the files are.")
-    commit = click.option("--commit", default="", metavar="COMMIT", help="As that commit has it.")
+    branch = click.option(
+        "--branch", default="", metavar="NAME", help="Use what is committed on this branch, not the files."
+    )
+    commit = click.option("--commit", default="", metavar="COMMIT", help="Use this commit, not the files.")
     return branch(commit(function))
 
 
 def _waves(function: F) -> F:
     """``--rollout`` and ``--at-once``: not as the repository's rollout-policy says."""
-    waves = click.option("--rollout", is_flag=True, help="In waves, with a canary, gates and a way back.")
-    at_once = click.option("--at-once", is_flag=True, help="All nodes at the same time, whatever the rollout-policy.")
+    waves = click.option("--rollout", is_flag=True, help="Change nodes in waves, with a canary, checks and rollback.")
+    at_once = click.option(
+        "--at-once", is_flag=True, help="Change all nodes at once, whatever the rollout-policy says."
+    )
     return waves(at_once(function))
 
 
@@ -73,7 +77,7 @@ config.add_command(drift)
 
 @config.command()
 @click.argument("directory", type=click.Path(path_type=Path, file_okay=False))
-@click.option("--system", default="main", metavar="NAME", help="What this system is called.", show_default=True)
+@click.option("--system", default="main", metavar="NAME", help="Name of this system.", show_default=True)
 @ls.json_option
 @pass_session
 def init(session: Session, directory: Path, system: str, as_json: bool) -> None:
@@ -94,10 +98,12 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 
 @config.command("import")
 @click.argument("directory", type=click.Path(path_type=Path, file_okay=False))
-@click.option("--system", default="main", metavar="NAME", help="What this system is called.", show_default=True)
+@click.option("--system", default="main", metavar="NAME", help="Name of this system.", show_default=True)
 @click.option("--warewulf", type=_FILE, metavar="FILE", help="From a nodes.conf of Warewulf 4. Needs no service.")
 @click.option("--slurm", type=_FILE, metavar="FILE", help="From a slurm.conf and /etc/hosts. Needs no service.")
-@click.option("--hosts", type=_FILE, default="/etc/hosts", metavar="FILE", help="Beside --slurm.", show_default=True)
+@click.option(
+    "--hosts", type=_FILE, default="/etc/hosts", metavar="FILE", help="Hosts file for --slurm.", show_default=True
+)
 @ls.json_option
 @pass_session
 def import_(
@@ -109,13 +115,12 @@ def import_(
     hosts: Path,
     as_json: bool,
 ) -> None:
-    """Write what is there already into DIRECTORY, as a repository.
+    """Write what exists already into DIRECTORY, as a site repository.
 
-    Of the running service: nodes, groups, desire documents, personalities, overlays with their files, secrets
-    (encrypted), recipes of images, and all that rooms of their own keep (networks, cloud-init documents, flows, checks,
-    profiles, policies, playbooks, budgets); not what was set on nodes themselves ('strata node set'). Applied as it is,
-    it changes nothing of those.
-    Of another tool's files: nodes, groups and networks; IMPORTED.md says what has no place here.
+    From the running service: nodes, groups, desire documents, personalities, overlays with their files, secrets
+    (encrypted), recipes of images, networks, cloud-init documents, flows, checks, profiles, policies, playbooks and
+    budgets; not what was set on single nodes ('strata node set'). Applying it unchanged changes nothing.
+    From another tool's files: nodes, groups and networks; IMPORTED.md lists what could not be imported.
 
     \b
     Example: strata config import site --system prod
@@ -208,7 +213,7 @@ def _kept(client: Client, kind: KeptKind) -> list[Mapping[str, Any]]:
 @pass_session
 def check(session: Session, directory: Path, system: str, branch: str, commit: str, as_json: bool) -> None:
     """Read the repository in DIRECTORY and say what is wrong with it. Templates are rendered for all its nodes. Needs
-    no service: whether the fleet can have what is wanted, 'strata config plan' says.
+    no service. 'strata config plan' checks whether the nodes can become what it wants.
 
     \b
     Example: strata config check site --system test
@@ -324,7 +329,7 @@ def plan(
 @_DIR
 @_SYSTEM
 @_revision
-@click.option("--remove-most", is_flag=True, help="Also if it removes much of what came from the repository.")
+@click.option("--remove-most", is_flag=True, help="Apply it even if it deletes much of what came from the repository.")
 @_waves
 @wait_options
 @ls.json_option
@@ -344,15 +349,16 @@ def apply(
 ) -> None:
     """Apply what is committed in DIRECTORY: all of it, or nothing. Applying twice changes nothing the second time.
 
-    Of a git repository that is HEAD, or --branch or --commit; refused while files differ from it. Objects that an
+    In a git repository that is HEAD, or what --branch or --commit names. It is refused while files differ from HEAD.
+    Objects that an
     earlier commit created and this one no longer has are deleted; nothing else is.
 
     Where the repository has a rollout-policy, or with --rollout, desires reach nodes in waves, and the commit is
     applied when all are through: 'strata rollout list' and 'strata config status' show it. If too many nodes fail, they
     are rolled back and the commit is not applied.
 
-    With --wait it stays until its rollouts are over and all nodes are as they are wanted, or stand still; the exit code
-    says whether they are.
+    With --wait the command waits until the rollouts have ended and the nodes are at their goals or cannot get there;
+    the exit code says which.
 
     \b
     Example: strata config apply site
@@ -393,17 +399,19 @@ def status(session: Session, as_json: bool) -> None:
 
 @config.command()
 @click.argument("url")
-@click.option("--branch", default="main", metavar="NAME", show_default=True)
+@click.option("--branch", default="main", metavar="NAME", show_default=True, help="The branch to follow.")
 @_SYSTEM
 @click.option(
     "--policy",
     default="manual",
     show_default=True,
     type=click.Choice(["manual", "window", "auto"]),
-    help="When a new commit is applied: when approved, in the window, at once.",
+    help="When a new commit is applied: when approved (manual), in the window, or at once (auto).",
 )
 @click.option("--window", default="", metavar="WINDOW", help="Such as 'Tue,Thu 08:00-12:00', in local time.")
-@click.option("--every", default=60.0, metavar="SECONDS", show_default=True, help="Between two looks.")
+@click.option(
+    "--every", default=60.0, metavar="SECONDS", show_default=True, help="Seconds between two looks at the branch."
+)
 @ls.json_option
 @pass_session
 def watch(
@@ -418,8 +426,8 @@ def watch(
 ) -> None:
     """Have the service follow a branch of the repository at URL. URL is a path of its machine, https:// or ssh.
 
-    A bad commit changes nothing: the last good configuration stays. A branch that was put elsewhere (force-push)
-    waits for approval, whatever the policy.
+    A bad commit changes nothing: the last good configuration stays. A force-pushed branch waits for approval, whatever
+    the policy.
 
     \b
     Example: strata config watch git@git.example.org:site.git --policy window --window 'Tue 08:00-12:00'
@@ -448,13 +456,13 @@ def unwatch(session: Session, as_json: bool) -> None:
 @ls.json_option
 @pass_session
 def pause(session: Session, reason: str, as_json: bool) -> None:
-    """Apply nothing of the branch until 'strata config resume', and say why.
+    """Stop applying commits of the branch until 'strata config resume'. Others will read REASON.
 
     \b
     Example: strata config pause 'acceptance run until Friday'
     """
     if not reason.strip():
-        raise click.UsageError("say why")
+        raise click.UsageError("give a reason")
     _pause(session, reason, as_json)
 
 
@@ -462,7 +470,7 @@ def pause(session: Session, reason: str, as_json: bool) -> None:
 @ls.json_option
 @pass_session
 def resume(session: Session, as_json: bool) -> None:
-    """Apply what is new on the branch again.
+    """Go on applying commits of the branch.
 
     \b
     Example: strata config resume
@@ -484,11 +492,11 @@ def pending(session: Session, as_json: bool) -> None:
 
 @config.command()
 @click.argument("commit")
-@click.option("--remove-most", is_flag=True, help="Also if it removes much of what came from the repository.")
+@click.option("--remove-most", is_flag=True, help="Apply it even if it deletes much of what came from the repository.")
 @ls.json_option
 @pass_session
 def approve(session: Session, commit: str, remove_most: bool, as_json: bool) -> None:
-    """Let the commit that waits be applied, now. A later one has to be approved again.
+    """Approve the commit that waits, and apply it now. A later commit needs an approval of its own.
 
     \b
     Example: strata config approve 1a2b3c4d5e6f
@@ -501,7 +509,7 @@ def approve(session: Session, commit: str, remove_most: bool, as_json: bool) -> 
 @ls.json_option
 @pass_session
 def look(session: Session, as_json: bool) -> None:
-    """Look at the branch now: what a hook of the repository calls after a push.
+    """Look at the followed branch now. The repository's hook can call this after a push.
 
     \b
     Example: strata config look

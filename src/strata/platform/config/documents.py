@@ -149,7 +149,7 @@ def _octal(document: Document) -> None:
                 continue
             if not isinstance(file["mode"], str) or not _MODE.match(file["mode"]):
                 raise BadRequest(
-                    "a mode is octal, and begins with 0, such as 0644",
+                    "a mode must be octal and begin with 0, such as 0644",
                     where=document.place(f"members[{at}].files[{number}].mode"),
                 )
             file["mode"] = str(int(file["mode"].replace("o", ""), 8))

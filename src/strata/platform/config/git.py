@@ -103,7 +103,7 @@ def check_url(url: str) -> str:
     if secret is not None or (parts.scheme == "https" and user is not None):
         # Addresses are shown to everybody who may look. The text itself is not repeated: it would be the secret.
         raise BadRequest(
-            "an address holds no password or token",
+            "an address must not hold a password or token",
             where="url",
             hint="put it into ~/.netrc of the service's account (0600)",
         )

@@ -105,25 +105,25 @@ def _cloud_init(left: Left) -> CloudInit:
 
 
 def _secret(left: Left) -> SecretEntry:
-    left.need("select", "a secret says whom it is for: select")
+    left.need("select", "a secret must say which nodes it is for: select")
     found = SecretEntry(name=left.name, **left.fields)
     check_secret(found, f"secret {left.name}")
     return found
 
 
 def _flow(left: Left) -> FlowEntry:
-    left.need("steps", "a flow has steps")
+    left.need("steps", "a flow must have steps")
     steps = plain_steps(left.document, left.fields["steps"])
     return FlowEntry(name=left.name, steps=steps, description=left.fields.get("description", ""))
 
 
 def _system(left: Left) -> SystemEntry:
-    left.need("stages", "a system has stages")
+    left.need("stages", "a system must have stages")
     return SystemEntry(stages=plain_stages(left.document, left.fields["stages"]))
 
 
 def _check(left: Left) -> CheckEntry:
-    left.need("check", f"says what is checked: check, one of {', '.join(_CHECKS)}")
+    left.need("check", f"must say what is checked: check, one of {', '.join(_CHECKS)}")
     spec = plain_check(left.document, {"kind": left.fields.pop("check"), **left.fields})
     return CheckEntry.of(spec, name=left.name)
 
@@ -160,7 +160,7 @@ def _timed(left: Left, kind: type[_T], **more: str) -> _T:
 
 
 def _image(left: Left) -> SourceEntry:
-    left.need("image", "names the tag to publish it under: image")
+    left.need("image", "must name the tag to publish it under: image")
     recipe = left.fields.pop("recipe", "")
     files = left.folder(recipe.rstrip("/")) if recipe else {}
     if recipe and not files:
@@ -172,14 +172,14 @@ def _image(left: Left) -> SourceEntry:
 
 def _playbook(left: Left) -> PlaybookEntry:
     for field in ("select", "path", "commit"):
-        left.need(field, f"a playbook has a {field}")
+        left.need(field, f"a playbook must have a {field}")
     found = _timed(left, PlaybookEntry, name=left.name)
     check_playbook(found, f"playbook {left.name}")
     return found
 
 
 def _network(left: Left) -> NetworkEntry:
-    left.need("network", "says which network it is, such as 10.77.0.0/24: network")
+    left.need("network", "must say which network it is, such as 10.77.0.0/24: network")
     found = NetworkEntry(name=left.name, **left.fields)
     if not found.via:  # those that others have to do with are looked at where all are known
         try:

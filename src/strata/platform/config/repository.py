@@ -358,7 +358,7 @@ class Repository:
         for name, (_, fields, document) in self._left("personality").items():
             place = document.place("name")
             if "members" not in fields:
-                raise BadRequest("a personality has members", where=place)
+                raise BadRequest("a personality must have members", where=place)
             personality = Personality(name=name, **fields)
             with _placed(place):
                 check(personality)
@@ -411,7 +411,7 @@ def _check_one_runs(policies: Iterable[Any], said_by: Callable[[str, str], tuple
     running = [one.name for one in policies if one.enabled]
     if len(running) > 1:
         raise BadRequest(
-            f"{running[0]} is said to run, too; one power policy does",
+            f"power policy {running[0]} is enabled too, and only one can run",
             where=said_by("power-policy", running[1])[1],
             hint="enabled: false, for all but one",
         )

@@ -224,7 +224,7 @@ class ConfigService:
             await self._settled(found, revision)
             return self._done(configuration, found, revision)
         raise Conflict(
-            f"others kept changing what it is about ({_ATTEMPTS} attempts)", where="configuration", hint="try again"
+            f"others kept changing the same things ({_ATTEMPTS} attempts)", where="configuration", hint="try again"
         )
 
     # the branch
@@ -382,7 +382,8 @@ class ConfigService:
             f"{', '.join(missing)[:200]} is being made",
             by="image",
             where=f"commit {configuration.commit[:12] or 'none'}",
-            hint="'strata image-source list' says how far it is; apply again then. A branch that is followed does",
+            hint="apply again when 'strata image-source list' shows that it is made; a followed branch is applied "
+            "by itself",
         )
 
     async def _outlook(self, configuration: Configuration, found: Difference, prepared: Prepared) -> Outlook:

@@ -29,18 +29,20 @@ DRIFT = (
 @click.argument("node", shell_complete=complete_node)
 @click.argument("directory", default=".", type=click.Path(path_type=Path, file_okay=False))
 @click.option("--system", default="", metavar="NAME", help="The system of systems/NAME/; needed if there are several.")
-@click.option("--commit", default="", metavar="COMMIT", help="As that commit (or branch) has it, not as the files are.")
-@click.option("--applied", is_flag=True, help="Not of a directory: what the service has the node configured with.")
+@click.option("--commit", default="", metavar="COMMIT", help="Use this commit (or branch), not the files.")
+@click.option(
+    "--applied", is_flag=True, help="Show what the service configures the node with now, not what a directory says."
+)
 @click.option("--file", "path", default="", metavar="PATH", help="Print one file, and nothing else.")
 @ls.json_option
 @pass_session
 def render(
     session: Session, node: str, directory: Path, system: str, commit: str, applied: bool, path: str, as_json: bool
 ) -> None:
-    """Show what a node would be configured with by the repository in DIRECTORY. These are files, users, services and
+    """Show the configuration that a node would get from the repository in DIRECTORY. That is files, users, services and
     the rest.
 
-    Without --applied it needs no service, and knows of a node what the repository says of it.
+    Without --applied it needs no service, and uses only what the repository says of the node.
 
     \b
     Example: strata config render n1 site
@@ -80,7 +82,8 @@ def render(
 @ls.listing(DRIFT)
 @pass_session
 def drift(session: Session, select: tuple[str, ...], view: ls.Listing) -> None:
-    """List what is not as it was delivered, on the selected nodes or all. What agents have put right is shown, too.
+    """List files and settings of nodes that differ from what was delivered. What agents have
+    corrected is listed too.
 
     \b
     Example: strata config drift @compute

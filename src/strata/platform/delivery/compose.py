@@ -255,9 +255,10 @@ def _same(one: AnyEntry, other: AnyEntry) -> bool:
 
 def _quarrel(what: str, place: str, other: str) -> BadRequest:
     return BadRequest(
-        f"says something else of {what} than {other}",
+        f"says something else about {what} than {other}",
         where=place,
-        hint="both are equally narrow and of the same layer: say it of the nodes themselves, or in a later layer",
+        hint="both selectors are equally narrow and in the same layer: say it of the nodes themselves, or in a "
+        "later layer",
     )
 
 

@@ -74,21 +74,21 @@ def _wrong(entry: AnyEntry) -> str:
     if isinstance(entry, FileEntry):
         given = (bool(entry.source), entry.content is not None, entry.template is not None)
         if sum(given) != 1:
-            return "a file has one of source, content and template"
+            return "a file must have one of source, content and template"
         for folder in _NOT_BELOW:
             if entry.path == folder or entry.path.startswith(f"{folder}/"):
                 return f"nothing is delivered below {folder}: that is the member's own memory"
         return ""
     if isinstance(entry, UserEntry):
         if entry.uid is None or entry.name.isdigit():
-            return "a user has a name and a uid"
-        return "a user with keys has a home" if entry.keys and not entry.home else ""
+            return "a user must have a name and a uid"
+        return "a user with keys must have a home" if entry.keys and not entry.home else ""
     if isinstance(entry, GroupEntry):
-        return "a group has a name and a gid" if entry.gid is None or entry.name.isdigit() else ""
+        return "a group must have a name and a gid" if entry.gid is None or entry.name.isdigit() else ""
     if isinstance(entry, ServiceEntry):
-        return "a service is enabled, running, or not" if entry.enabled is entry.running is None else ""
+        return "a service must say enabled or running" if entry.enabled is entry.running is None else ""
     if isinstance(entry, PackageEntry):
         return ""
     if isinstance(entry, MountEntry):
-        return "" if entry.source and entry.type else "a mount has a source and a type"
-    return "" if isinstance(entry, SysctlEntry) and entry.value else "a sysctl has a value"
+        return "" if entry.source and entry.type else "a mount must have a source and a type"
+    return "" if isinstance(entry, SysctlEntry) and entry.value else "a sysctl must have a value"

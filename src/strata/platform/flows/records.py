@@ -115,7 +115,7 @@ def check(steps: Sequence[FlowStep], place: Mapping[str, str] | None = None) -> 
         kinds = [bool(step.set or step.unset or step.until), bool(step.exec), bool(step.run), step.revoke]
         if sum(kinds) != 1:
             hint = "one of: set, unset and until; exec; run; revoke"
-            raise BadRequest("a step does one thing", where=where, hint=hint)
+            raise BadRequest("a step must do exactly one thing", where=where, hint=hint)
         if step.name in seen:
             raise BadRequest("two steps have this name", where=where)
         seen.add(step.name)

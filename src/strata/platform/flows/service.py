@@ -121,7 +121,7 @@ class FlowService:
             raise BadRequest("no node is selected", where="select")
         boot_control(self._fleet)  # said now, and not by an operation that somebody has to look at
         words = f"revoke {many(len(nodes), 'node')}"
-        _confirmed(words, request.confirm, "these nodes are cut off until they boot anew")
+        _confirmed(words, request.confirm, "these nodes are cut off until they reboot")
         return await self.begin(who, "revoke", (step,), reason=request.reason)
 
     # -- what system start and stop use, too

@@ -101,11 +101,17 @@ class SystemFlows:
         """Start or stop: stage by stage, each seen to be so before the next. What is so already takes no time."""
         self._fleet.need_whole_fleet(who, "the system")
         if running := await self._under_way():
-            raise Conflict(f"operation {running} starts or stops it", hint=f"strata operation cancel {running}")
+            raise Conflict(
+                f"operation {running} is starting or stopping the system already",
+                hint=f"wait for it, or: strata operation cancel {running}",
+            )
         plan = await self.plan(who, request, start=start)
         if plan.confirm and not is_confirmed(request.confirm, plan.confirm):
             raise Refused(
-                "this stops the system", by="confirmation", where="confirm", hint=f"confirm with: {plan.confirm}"
+                "this stops the system",
+                by="confirmation",
+                where="confirm",
+                hint=f"if you mean it, confirm with: {plan.confirm}",
             )
         return await self._flows.begin(who, plan.flow, await self._steps(who, request, start=start))
 

@@ -65,7 +65,9 @@ class HealthDriver:
             else:
                 wanted.setdefault(action, []).append(at)
         if wanted and self._clock() > batch.valid_until:
-            return Outcomes.all(Outcome.FENCED, len(batch), "the lead ran out before anything was done")
+            return Outcomes.all(
+                Outcome.FENCED, len(batch), "this controller stopped leading the node before anything was done"
+            )
         if wanted:
             await self._note({action: [batch.names[at] for at in places] for action, places in wanted.items()})
         for action, places in wanted.items():

@@ -128,7 +128,7 @@ def _checked(name: str, result: Result | None) -> Checked:
     try:
         return Checked(node=name, results=_results(result.output))
     except UNREADABLE:
-        return Checked(node=name, results={}, error="its agent's answer makes no sense")
+        return Checked(node=name, results={}, error="its agent's answer cannot be read")
 
 
 class SimulatedNodes:
@@ -159,6 +159,6 @@ class SimulatedNodes:
         words = seen.values() if seen is not None else [""] * len(names)
         said = {"ok": {self.CHECK: ""}, "failing": {self.CHECK: "the simulator says that it is not well"}}
         return [
-            Checked(node=name, results=said.get(word, {}), error="" if word in said else "no agent speaks")
+            Checked(node=name, results=said.get(word, {}), error="" if word in said else "no agent is connected")
             for name, word in zip(names, words, strict=True)
         ]

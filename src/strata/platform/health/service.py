@@ -252,7 +252,7 @@ class HealthService:
         if done is not None and now < done.at + self.policy.steady:
             return "repaired", f"{done.action}: its checks are waited for"
         if said is None:
-            return "unknown", "no agent speaks for it here"
+            return "unknown", "no agent of it is connected here"
         if self._agents is not None and self._edition[0] < 0:
             return "unknown", "which checks it runs is not known yet"
         failing = {name: why for name, why in said.failing.items() if self._severity(name) == "critical"}
@@ -370,9 +370,10 @@ class HealthService:
         """What the policy has for a node that fails."""
         policy, done = self.policy, self._recent(node)
         if not policy.repairs:
-            return None, "the health policy repairs nothing: a person has to"
+            return None, "the health policy repairs nothing: a person has to repair it"
         if len(done) >= policy.per_day:
-            told = f"repaired {len(done)} times within a day ({', '.join(one.action for one in done)}): a person has to"
+            told = f"repaired {len(done)} times within a day ({', '.join(one.action for one in done)}): a person "
+            "has to repair it"
             self._given_up.add(node)
             self._fleet.alarm(Alarm(kind="health-repair", message=told, node=node))
             return None, told

@@ -46,7 +46,7 @@ def playbook() -> None:
 
 PLAYBOOKS = Named(playbook, "playbook", "/v1/playbooks", FIELDS, report=_with_failures)
 PLAYBOOKS.list("List the playbooks, and on how many nodes each has run.", "strata playbook list")
-PLAYBOOKS.show("Show one of them, and on which nodes it failed.", "strata playbook show base")
+PLAYBOOKS.show("Show one playbook, and on which nodes it failed.", "strata playbook show base")
 
 
 @select_help
@@ -56,7 +56,7 @@ PLAYBOOKS.show("Show one of them, and on which nodes it failed.", "strata playbo
 @ls.json_option
 @pass_session
 def again(session: Session, name: str, select: tuple[str, ...], as_json: bool) -> None:
-    """Have a playbook run once more on nodes, whether they have had it or failed.
+    """Run a playbook again on nodes, whether it succeeded or failed there.
 
     \b
     Example: strata playbook again base n[1-4]

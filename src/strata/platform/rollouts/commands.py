@@ -52,8 +52,10 @@ NAME = click.argument("name", shell_complete=complete_rollout)
 
 def _followed(function: F) -> F:
     """``--wait`` and ``--timeout``, as ``waiting`` and ``timeout``."""
-    function = click.option("--timeout", type=DURATION, default="1d", show_default=True, help="Longest wait.")(function)
-    return click.option("--wait", "waiting", is_flag=True, help="Stay until it has ended, or stands still.")(function)
+    function = click.option(
+        "--timeout", type=DURATION, default="1d", show_default=True, help="Wait at most this long."
+    )(function)
+    return click.option("--wait", "waiting", is_flag=True, help="Wait until it has ended, or stands still.")(function)
 
 
 def _described(function: F) -> F:
@@ -77,9 +79,13 @@ def _described(function: F) -> F:
         click.option("--order", multiple=True, metavar="GROUP,GROUP,...", help="Groups one after the other."),
         click.option("--soak", type=DURATION, metavar="TIME", help="How long a wave must stay ready.  [1m]"),
         click.option("--require", multiple=True, metavar="VARIABLE=VALUE", help="A fact that ready nodes must show."),
-        click.option("--check", "checks", multiple=True, metavar="NAME", help="A check of the site, after each wave."),
+        click.option(
+            "--check", "checks", multiple=True, metavar="NAME", help="Run this check of the site after each wave."
+        ),
         click.option("--max-failures", metavar="N|N%", help="Nodes that may fail; one more stops it.  [5%]"),
-        click.option("--on-failure", type=click.Choice(("rollback", "stop")), help="What follows then.  [rollback]"),
+        click.option(
+            "--on-failure", type=click.Choice(("rollback", "stop")), help="What to do when more nodes fail.  [rollback]"
+        ),
         click.option(
             "--when", type=click.Choice(("now", "job-end", "next-reboot")), help="When a node is changed.  [now]"
         ),
@@ -125,7 +131,7 @@ def _spec(given: dict[str, Any]) -> Json:
 
 @click.group()
 def rollout() -> None:
-    """Change many nodes in waves, without hurting jobs. It stops and goes back where it does harm."""
+    """Change many nodes in waves, without hurting jobs. A rollout that does harm stops or is rolled back."""
 
 
 @select_help
@@ -164,14 +170,25 @@ def plan(session: Session, /, as_json: bool, **given: Any) -> None:
 @select_help
 @rollout.command()
 @_described
-@click.option("--failures", type=float, metavar="PERCENT", help="Nodes that do not take it. Default: as learnt here.")
-@click.option("--seed", type=int, default=1, show_default=True, help="Chance; the same seed gives the same.")
+@click.option(
+    "--failures",
+    type=float,
+    metavar="PERCENT",
+    help="Percentage of nodes on which the change fails. Default: as seen on this cluster.",
+)
+@click.option(
+    "--seed",
+    type=int,
+    default=1,
+    show_default=True,
+    help="Seed of the random numbers; the same seed gives the same result.",
+)
 @ls.json_option
 @pass_session
 def simulate(session: Session, /, failures: float | None, seed: int, as_json: bool, **given: Any) -> None:
-    """Try a rollout on the simulated twin of this cluster. It tells how long it takes, and what breaks.
+    """Try a rollout on the simulated twin of this cluster. It shows how long it takes, and what breaks.
 
-    The twin has the nodes, groups, states, wishes and budgets of the cluster, and takes the time that mutations took
+    The twin has the nodes, groups, states, desires and budgets of the cluster. Its mutations take as long as they took
     here. It runs in this process, in virtual time. Exit code 3 if the rollout does not get to its end.
 
     \b
@@ -286,7 +303,8 @@ def pause(session: Session, name: str, reason: str, as_json: bool) -> None:
 @ls.json_option
 @pass_session
 def resume(session: Session, name: str, waiting: bool, timeout: float, as_json: bool) -> None:
-    """Go on with a rollout that is paused or stopped. Nodes that have failed go back, and do not count any more.
+    """Continue a rollout that is paused or stopped. Nodes that have failed are rolled back, and no longer count as
+    failed.
 
     \b
     Example: strata rollout resume december --wait
@@ -300,12 +318,12 @@ def resume(session: Session, name: str, waiting: bool, timeout: float, as_json: 
 
 @rollout.command()
 @NAME
-@click.option("--rollback", is_flag=True, help="Nodes that have it go back to what was wanted of them before.")
+@click.option("--rollback", is_flag=True, help="Also take nodes that have been changed back to their earlier desires.")
 @click.option("--reason", required=True, help="Why; others will read it.")
 @ls.json_option
 @pass_session
 def abort(session: Session, name: str, rollback: bool, reason: str, as_json: bool) -> None:
-    """End a rollout. Nodes that have not begun want what they wanted before; with --rollback all do.
+    """End a rollout. Nodes that have not begun get their earlier desires back; with --rollback all nodes do.
 
     \b
     Example: strata rollout abort december --rollback --reason 'users report slow MPI'

@@ -256,10 +256,10 @@ class Conductor:
             self.waits[name] = f"check {check}"
             why = await run_check(command, name, rollout.wave + 1, names)
         if why:
-            step = course.stop(rollout, f"check {check} says no to wave {rollout.wave + 1}: {why}")
+            step = course.stop(rollout, f"check {check} failed for wave {rollout.wave + 1}: {why}")
         else:
             checked = (*rollout.checked, check)
-            step = course.Become(f"check {check} is content with wave {rollout.wave + 1}", {"checked": checked})
+            step = course.Become(f"check {check} passed for wave {rollout.wave + 1}", {"checked": checked})
         await self.become(name, rollout, msgspec.structs.replace(rollout, **step.fields), step.text)
 
     async def _finish(self, name: str, rollout: Rollout, late: Uids) -> None:

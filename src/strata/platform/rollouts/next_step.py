@@ -156,7 +156,7 @@ def _back(rollout: Rollout, sight: Sight) -> Next:
     late = ~(sight.ready | sight.failed | sight.left | excused(rollout, sight))
     if late.any():
         return Wait(f"{many(int(late.sum()), 'node')} to be as before")
-    return Become("all nodes want what they wanted before", {"state": "rolled-back"})
+    return Become("all nodes have their earlier desires again", {"state": "rolled-back"})
 
 
 def forgiven(rollout: Rollout, sight: Sight) -> Rollout:

@@ -219,7 +219,7 @@ class RolloutService:
         if not wanted:
             raise BadRequest("nothing to change", where="set", hint="like image=v2")
         if any(not int(size.rstrip("%")) for size in spec.waves):
-            raise BadRequest("a wave has at least one node", where="waves", hint="like 1,10%,100%")
+            raise BadRequest("a wave must have at least one node", where="waves", hint="like 1,10%,100%")
         for variable, value in spec.require.items():
             fleet.controller.model.check_value(variable, value)
         known = fleet.section(PlatformSettings).rollout_checks
@@ -365,8 +365,8 @@ class RolloutService:
     def _waits_for(self, name: str) -> str:
         duty = self.conductor.duty
         if duty.here:
-            return self.conductor.waits.get(name, "its turn to be looked at")
-        return f"something that controller {duty.by} can tell" if duty.by else "a controller to carry it on"
+            return self.conductor.waits.get(name, "its turn with this controller")
+        return f"something that controller {duty.by} knows" if duty.by else "a controller that takes it over"
 
     def _get(self, who: Principal, name: str) -> Rollout:
         rollout = self._records.get(name)

@@ -93,7 +93,7 @@ class Breaking:
         if not hit.any():
             return await self._real.act(mutation, batch)
         codes = np.full(len(batch), Outcome.FAILED, dtype=np.int8)
-        reasons = dict.fromkeys(np.flatnonzero(hit).tolist(), "this node does not take it")
+        reasons = dict.fromkeys(np.flatnonzero(hit).tolist(), "the change fails on this node")
         good = np.flatnonzero(~hit)
         if len(good):
             done = await self._real.act(mutation, batch.take(good))

@@ -40,7 +40,7 @@ _FILE = click.option(
     "file",
     type=click.Path(path_type=Path, exists=True, dir_okay=False, allow_dash=True),
     default="-",
-    help="Where the value is. Default: standard input. Taken as it is, a last newline too.",
+    help="File with the value. Default: standard input. Used as it is, with a final newline if there is one.",
 )
 _VAULT = "mount=secret,path=strata/munge,field=key"
 
@@ -56,7 +56,7 @@ def _for(function: F) -> F:
         required=True,
         metavar="SELECT",
         shell_complete=complete_select,
-        help="Whom it is for: nodes, groups, labels.",
+        help="Nodes that get it: names, groups, labels.",
     )
     return select(uid(gid(function)))
 
@@ -68,7 +68,9 @@ def secret() -> None:
 
 
 @secret.command()
-@click.option("--new", is_flag=True, help="Another identity; older ones still open what was encrypted for them.")
+@click.option(
+    "--new", is_flag=True, help="Make a new identity. Older ones are kept, to decrypt what was encrypted for them."
+)
 @ls.json_option
 @pass_session
 def init(session: Session, new: bool, as_json: bool) -> None:
@@ -85,7 +87,7 @@ def init(session: Session, new: bool, as_json: bool) -> None:
 @ls.json_option
 @pass_session
 def recipient(session: Session, as_json: bool) -> None:
-    """Print for whom secrets are encrypted: what 'age -r' takes.
+    """Print the public key that secrets are encrypted for. It is an age recipient, as 'age -r' takes it.
 
     \b
     Example: strata secret recipient
@@ -98,10 +100,16 @@ def recipient(session: Session, as_json: bool) -> None:
 @click.argument("name")
 @_for
 @_FILE
-@click.option("--recipient", "whom", default="", metavar="AGE1...", help="Default: the service is asked.")
+@click.option(
+    "--recipient",
+    "whom",
+    default="",
+    metavar="AGE1...",
+    help="Public key to encrypt for. Default: ask the service for it.",
+)
 @pass_session
 def encrypt(session: Session, name: str, select: str, uid: int, gid: int, file: Path, whom: str) -> None:
-    """Print a document for the site repository: the value encrypted, and whom it is for. The service gets nothing.
+    """Print a secret, encrypted, as a document for the site repository. The value is not sent to the service.
 
     \b
     Example: strata secret encrypt munge --select @compute --file munge.key > site/secrets/munge.yaml
@@ -129,7 +137,7 @@ def encrypt(session: Session, name: str, select: str, uid: int, gid: int, file: 
 @ls.json_option
 @pass_session
 def put(session: Session, name: str, select: str, uid: int, gid: int, file: Path, vault: str, as_json: bool) -> None:
-    """Create or replace a secret, of a file or standard input. Nodes find it in /run/strata/secrets/NAME.
+    """Create or replace a secret, from a file or standard input. Nodes find it in /run/strata/secrets/NAME.
 
     \b
     Example: strata secret put munge --select @compute --file munge.key
@@ -149,14 +157,15 @@ def put(session: Session, name: str, select: str, uid: int, gid: int, file: Path
 @secret.command()
 @click.argument("name")
 @_FILE
-@click.option("--wait", is_flag=True, help="Until every node that is up has it.")
+@click.option("--wait", is_flag=True, help="Wait until every node that is up has it.")
 @click.option("--timeout", default=300.0, show_default=True, help="Seconds to wait.")
 @ls.json_option
 @pass_session
 def rotate(session: Session, name: str, file: Path, wait: bool, timeout: float, as_json: bool) -> None:
-    """Give a secret another value. 'secret status' tells who has it; nodes that are away get it when they come.
+    """Give a secret another value. 'strata secret status' shows which nodes have it; nodes that are down get it when
+    they come up.
 
-    Exit code 3 if --wait ends before all that are up have it.
+    Exit code 3 if --wait ends before all nodes that are up have it.
 
     \b
     Example: strata secret rotate munge --file munge.key.new --wait
@@ -198,7 +207,7 @@ SECRETS.show("Show a secret, without its value.", "strata secret show munge")
 @ls.json_option
 @pass_session
 def status(session: Session, name: str, as_json: bool) -> None:
-    """Show which nodes say that they have the newest value, an older one, or none.
+    """Show which nodes report the newest value, an older one, or none.
 
     \b
     Example: strata secret status munge
@@ -211,7 +220,7 @@ def status(session: Session, name: str, as_json: bool) -> None:
 
 
 SECRETS.delete(
-    "Remove a secret. Nodes that are up remove it, too; what they copied of it is theirs.",
+    "Remove a secret. Nodes that are up remove it too, but not copies that programs made.",
     "strata secret delete munge",
 )
 

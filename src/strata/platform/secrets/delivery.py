@@ -109,7 +109,9 @@ class SecretDelivery:
         try:
             have = _ask(body).have
         except UNREADABLE:
-            raise BadRequest("not the JSON that belongs here", where="body", hint='{"have": {}}') from None
+            raise BadRequest(
+                "the body is not JSON of the expected form", where="body", hint='such as {"have": {}}'
+            ) from None
         index = self._fleet.registry.find(node)
         if index < 0:
             raise Unavailable("no such node is known yet", where=node)

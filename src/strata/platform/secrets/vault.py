@@ -81,7 +81,7 @@ class Vault:
             found = answer["data"]
             version, fields = int(found["metadata"]["version"]), dict(found["data"])
         except (KeyError, TypeError, ValueError):
-            raise Unavailable("the Vault's answer makes no sense", where=_where(place)) from None
+            raise Unavailable("the Vault's answer cannot be read", where=_where(place)) from None
         value = fields.get(place.field)
         text = value.encode() if isinstance(value, str) else b""
         if not text or len(text) > MOST:

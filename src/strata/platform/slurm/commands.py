@@ -45,7 +45,7 @@ def _described(session: Session, found: Json) -> None:
 _NAMED = Named(slurm, "the description of Slurm", "/v1/slurm", FIELDS, report=_described)
 _NAMED.list("List the clusters that are described.", "strata slurm list")
 _NAMED.show("Show how a cluster is described, as 'put' takes it.", "strata slurm show main")
-_NAMED.delete("Forget how a cluster is described. Files that were written stay.", "strata slurm delete main")
+_NAMED.delete("Delete the description of a cluster. Files that were written stay.", "strata slurm delete main")
 
 
 @slurm.command()
@@ -54,8 +54,8 @@ _NAMED.delete("Forget how a cluster is described. Files that were written stay."
 @ls.json_option
 @pass_session
 def put(session: Session, name: str, file: Path, as_json: bool) -> None:
-    """Describe a cluster by FILE: controllers, partitions, what no inventory knows. FILE is YAML; - is standard input.
-    Nothing is written to Slurm by that.
+    """Describe a cluster by FILE: controllers, partitions, what the inventory does not know. FILE is YAML; - is
+    standard input. This writes nothing to Slurm.
 
     \b
     Example: strata slurm put main slurm.yaml
@@ -78,7 +78,7 @@ def put(session: Session, name: str, file: Path, as_json: bool) -> None:
 
 @slurm.command()
 @click.argument("name")
-@click.option("--file", "only", help="Only this one: slurm.conf, topology.conf, gres.conf, cgroup.conf.")
+@click.option("--file", "only", help="Only this file: slurm.conf, topology.conf, gres.conf or cgroup.conf.")
 @ls.json_option
 @pass_session
 def config(session: Session, name: str, only: str | None, as_json: bool) -> None:
@@ -107,8 +107,8 @@ def config(session: Session, name: str, only: str | None, as_json: bool) -> None
 @ls.json_option
 @pass_session
 def check(session: Session, name: str, directory: Path, as_json: bool) -> None:
-    """Say what writing the configuration to DIRECTORY would change. It also says whether Slurm can read it, and whether
-    its daemons would have to be restarted. Changes nothing. Exit status 1: Slurm cannot read it.
+    """Say what writing the configuration to DIRECTORY would change. It also says whether Slurm can read the result, and
+    whether its daemons need a restart. Changes nothing. Exit status 1: Slurm cannot read it.
 
     \b
     Example: strata slurm check main /etc/slurm
@@ -131,14 +131,14 @@ def check(session: Session, name: str, directory: Path, as_json: bool) -> None:
 @slurm.command()
 @click.argument("name")
 @_DIRECTORY
-@click.option("--reconfigure", is_flag=True, help="Then tell slurmctld, if it can take the change over as it runs.")
+@click.option("--reconfigure", is_flag=True, help="Then have slurmctld read it, if the change needs no restart.")
 @ls.json_option
 @pass_session
 def write(session: Session, name: str, directory: Path, reconfigure: bool, as_json: bool) -> None:
     """Write the configuration to DIRECTORY, where slurmctld reads it. Nothing is written if nothing has changed.
 
-    Whatever Slurm cannot read is not written. Nodes fetch it from slurmctld by themselves (configless). What running
-    daemons cannot take over, above all nodes that come or go, is told: restart slurmctld, then the slurmds.
+    A configuration that Slurm cannot read is not written. Nodes fetch it from slurmctld by themselves (configless). If
+    a change needs a restart, above all added or removed nodes, it says so: restart slurmctld first, then the slurmds.
 
     \b
     Example: strata slurm write main /etc/slurm --reconfigure

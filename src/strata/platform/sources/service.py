@@ -90,10 +90,10 @@ class SourceService:
                 continue
             if self._is_there(old):
                 raise Refused(
-                    f"{spec.image} is made of something else already",
+                    f"{spec.image} was made from something else already",
                     by="image",
                     where=f"image {name}",
-                    hint="give what is new a tag of its own, and a personality that names it",
+                    hint="give the new image a tag of its own, and name that in the personality",
                 )
 
     # making

@@ -41,16 +41,16 @@ NODE_FIELDS = (
 
 @click.group()
 def workload() -> None:
-    """Connect the site's workload managers, so that no job loses its node."""
+    """Connect the site's workload managers, so that no running job loses its node."""
 
 
 @workload.command()
 @click.argument("kind", type=click.Choice(("slurm", "gridengine")))
 @click.option("--name", default="", help="What to call it. Default: its kind.")
-@click.option("--on", metavar="[USER@]HOST", help="Run its commands there, by ssh. Default: where the controller runs.")
 @click.option(
-    "--env", multiple=True, metavar="NAME=VALUE", help="What its commands find the cluster by: SLURM_CONF, SGE_ROOT..."
+    "--on", metavar="[USER@]HOST", help="Run its commands on this host, by ssh. Default: on the controller's host."
 )
+@click.option("--env", multiple=True, metavar="NAME=VALUE", help="Environment of its commands: SLURM_CONF, SGE_ROOT...")
 @click.option(
     "--map",
     "maps",
@@ -80,7 +80,7 @@ def connect(
 ) -> None:
     """Connect a workload manager that runs already, or change how it is reached.
 
-    From then on nothing that could hurt a job is done to a node before the workload manager has let go of it.
+    From then on Strata drains a node there before it does anything that could hurt a job.
 
     \b
     Example: strata workload connect slurm

@@ -124,7 +124,9 @@ class WorkloadDriver:
         if not names:
             return
         if self._clock() > batch.valid_until:
-            result.add(names, Outcome.FENCED, "the lead ran out before the workload manager was told")
+            result.add(
+                names, Outcome.FENCED, "this controller stopped leading the node before the workload manager was told"
+            )
             return
         try:
             await command([cluster.called(name) for name in names])

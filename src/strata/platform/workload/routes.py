@@ -13,7 +13,7 @@ from strata.platform.workload.service import WorkloadService
 _WORKLOADS = Named("/v1/workloads", WorkloadService, "workload", tag="workload")
 
 Select = Annotated[str, QueryParameter(pattern=PLAIN, max_length=100_000, description="Which nodes; all by default.")]
-Force = Annotated[bool, QueryParameter(description="Although nodes are drained that nobody would resume then.")]
+Force = Annotated[bool, QueryParameter(description="Even if nodes stay drained that nobody resumes then.")]
 
 
 _WORKLOADS.list(WorkloadService.all)

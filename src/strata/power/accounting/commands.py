@@ -40,13 +40,17 @@ JOBS = (
 
 @click.command()
 @click.option("--user", default="", help="Only jobs of this user.")
-@click.option("--since", type=WHEN, default="1d", show_default=True, help="That ran after this: 1d (ago), or a date.")
+@click.option(
+    "--since", type=WHEN, default="1d", show_default=True, help="Only jobs that ran after this: 1d (ago), or a date."
+)
 @click.option("--running", is_flag=True, help="Only those that have not ended.")
-@click.option("--limit", type=click.IntRange(1, 10_000), default=100, show_default=True, help="Most jobs.")
+@click.option(
+    "--limit", type=click.IntRange(1, 10_000), default=100, show_default=True, help="Show at most this many jobs."
+)
 @ls.listing(JOBS)
 @pass_session
 def jobs(session: Session, user: str, since: float, running: bool, limit: int, view: ls.Listing) -> None:
-    """List jobs and what they used. The figures of a job are there some minutes after its end.
+    """List jobs and what they used. The figures of a job appear some minutes after its end.
 
     \b
     Example: strata energy jobs --user ada --sort -energy
@@ -171,7 +175,7 @@ def record() -> None:
 @record.command("job")
 @click.argument("what", type=click.Choice(("start", "end", "suspend", "resume")))
 @click.option("--job", required=True, metavar="ID", help="The job.")
-@click.option("--user", default="", help="Whose it is.")
+@click.option("--user", default="", help="User that the job belongs to.")
 @click.option("--nodes", default="", metavar="NODESET", help="Where it runs; needed to start a job.")
 @click.option("--apid", default="", help="An application (a step) of the job, not the job itself.")
 @click.option("--name", default="", help="What it is called: runs of the same name are compared.")
@@ -180,7 +184,7 @@ def record() -> None:
 def record_job(
     session: Session, what: str, job: str, user: str, nodes: str, apid: str, name: str, at: float | None
 ) -> None:
-    """Tell that a job starts, ends, is suspended or resumed: for prologs and epilogs.
+    """Record that a job starts, ends, is suspended or resumed: for prologs and epilogs.
 
     \b
     Example: strata energy record job start --job 4711 --user ada --name cfd --nodes n[1-64]

@@ -305,4 +305,4 @@ class Intervals:
         try:
             return await self._thread.run(work)
         except apsw.Error as error:
-            raise Unavailable(f"the book of jobs cannot be used: {error}", where=str(self._path)) from error
+            raise Unavailable(f"the record of jobs cannot be used: {error}", where=str(self._path)) from error

@@ -285,5 +285,5 @@ def _expanded(nodesets: set[str]) -> dict[str, Sequence[str]]:
         found[text] = expand(text)
         names += len(found[text])
         if names > NAMES_AT_MOST:
-            raise BadRequest(f"more than {NAMES_AT_MOST} nodes in one request", where="nodes", hint="tell it in parts")
+            raise BadRequest(f"more than {NAMES_AT_MOST} nodes in one request", where="nodes", hint="send it in parts")
     return found

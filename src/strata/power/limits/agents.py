@@ -50,7 +50,7 @@ class AgentNodes:
                 clocks = told.get(key)
                 if isinstance(clocks, list) and 0 < len(clocks) <= most and all(_sound(khz, _MOST) for khz in clocks):
                     return sorted(set(clocks))
-            raise DeviceError("it does not tell the range of its clock", node=name)
+            raise DeviceError("its agent does not report the frequency range of its processors", node=name)
 
         return await _each(names, one)
 
@@ -76,7 +76,7 @@ class AgentNodes:
                 await self._command(name, wanted)
             except DeviceError as error:
                 return [Value(trouble=str(error))] * len(changes)
-            now, no = time.time(), "the clock itself is not set, only its limits"
+            now, no = time.time(), "the frequency itself cannot be set, only its limits"
             return [Value(trouble=no) if what == "freq" else Value(value, now) for what, value in changes]
 
         return await _each(names, one)

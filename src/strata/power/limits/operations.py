@@ -111,7 +111,9 @@ class LimitOperations:
         late = (nodes >= 0) & self._overtaken(run, uids)
         frozen = (nodes >= 0) & ~late & self._fleet.registry.brakes.frozen[nodes]
         free = (nodes >= 0) & ~late & ~frozen
-        found: dict[int, tuple[str, Became]] = dict.fromkeys(uids[nodes < 0].tolist(), ("", NotFound("it is no more")))
+        found: dict[int, tuple[str, Became]] = dict.fromkeys(
+            uids[nodes < 0].tolist(), ("", NotFound("there is no such node any more"))
+        )
         for some, why in ((late, _OVERTAKEN), (frozen, FROZEN)):
             for uid, name in zip(uids[some].tolist(), self._fleet.view.names(nodes[some]), strict=True):
                 found[uid] = name, Refused(why)

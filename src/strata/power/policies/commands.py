@@ -42,7 +42,7 @@ FIELDS = (
 
 @click.group()
 def policy() -> None:
-    """Say what the site may draw, and how caps and idle nodes are managed under it."""
+    """Say how much power the site may draw, and how caps and idle nodes are managed."""
 
 
 @policy.command("list")
@@ -68,25 +68,21 @@ def _with_text(session: Session, found: Json) -> None:
 
 POLICIES = Named(policy, "power policy", "/v1/power/policies", FIELDS, report=_with_text)
 POLICIES.show("Show one policy, with what it says.", "strata power policy show over-provisioned")
-POLICIES.step(
-    "enable", "Let a policy run. Another that did runs no longer.", "strata power policy enable over-provisioned"
-)
-POLICIES.step(
-    "disable", "Let a policy run no longer. Caps stay as they are.", "strata power policy disable over-provisioned"
-)
+POLICIES.step("enable", "Run a policy. The one that ran before stops.", "strata power policy enable over-provisioned")
+POLICIES.step("disable", "Stop a policy. Caps stay as they are.", "strata power policy disable over-provisioned")
 POLICIES.delete("Delete a policy that does not run.", "strata power policy delete over-provisioned")
 
 
 @policy.command()
 @click.argument("file", type=_FILE)
-@click.option("--name", default="", help="What it is called [default: as it says itself, or as the file is called]")
+@click.option("--name", default="", help="Name of the policy [default: the name in the file, or else the file's name]")
 @click.option("--without-simulation", "reason", default="", metavar="REASON", help="Accept it without a simulation.")
 @ls.json_option
 @pass_session
 def put(session: Session, file: Path, name: str, reason: str, as_json: bool) -> None:
-    """Create or replace a policy. One that runs goes on with its new content.
+    """Create or replace a policy. A running policy goes on with the new content.
 
-    Its very content must have been simulated: strata power simulate --policy FILE.
+    Exactly this content must have been simulated: strata power simulate --policy FILE.
 
     \b
     Example: strata power policy put over-provisioned.yaml

@@ -26,7 +26,7 @@ class IdlePool(Rule, frozen=True):
 
     def __post_init__(self) -> None:
         if not 0 <= self.low <= self.high or self.on < 1 or self.off < 1:
-            raise ValueError("low is not above high, and on and off are at least 1")
+            raise ValueError("low must not be above high, and on and off must be at least 1")
 
     def step(self, policy: Policy, now: float, view: View, actions: Actions) -> Actions:
         startable = np.flatnonzero(view.use == Use.OFF)

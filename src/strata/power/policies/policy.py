@@ -69,7 +69,7 @@ class NodePower(Part, frozen=True):
 
     def __post_init__(self) -> None:
         if not 0 <= self.idle <= self.low <= self.high or self.high <= 0 or not 0 <= self.boot <= self.high:
-            raise ValueError("idle, low and high are in this order, and boot is not above high")
+            raise ValueError("idle, low and high must ascend in this order, and boot must not be above high")
 
     def ratings(self, count: int) -> Ratings:
         """The same for ``count`` nodes."""
@@ -94,7 +94,7 @@ class Hours(Part, frozen=True):
     def __post_init__(self) -> None:
         self.weekdays()
         if not _minutes(self.start) < _minutes(self.end):
-            raise ValueError("from is before to, on one day")
+            raise ValueError("from must be before to, on the same day")
         try:
             zoneinfo.ZoneInfo(self.zone)
         except (zoneinfo.ZoneInfoNotFoundError, ValueError):
@@ -132,7 +132,7 @@ class Queue(Part, frozen=True):
 
     def __post_init__(self) -> None:
         if self.nodes < 0 or self.least < 0:
-            raise ValueError("nodes and least are not below 0")
+            raise ValueError("nodes and least must not be below 0")
 
 
 class Inrush(Part, frozen=True):
@@ -148,7 +148,7 @@ class Inrush(Part, frozen=True):
     def __post_init__(self) -> None:
         for limit in (self.cabinet, self.pdu):
             if self.node <= 0 or (limit is not None and limit < self.node):
-                raise ValueError("node is above 0 W, and no limit is below it, or nothing would ever start")
+                raise ValueError("node must be above 0 W, and no limit below it, or nothing would ever start")
 
 
 class Document(Part, frozen=True):
@@ -168,11 +168,11 @@ class Document(Part, frozen=True):
     def __post_init__(self) -> None:
         caps = [self.cap, *(queue.cap for queue in self.queues.values())]
         if not all(self.nodes.low <= cap <= self.nodes.high for cap in caps if cap is not None):
-            raise ValueError(f"caps are between {self.nodes.low:g} W and {self.nodes.high:g} W, as nodes says")
+            raise ValueError(f"caps must be between {self.nodes.low:g} W and {self.nodes.high:g} W, as nodes says")
         if self.every < 1:
-            raise ValueError("every is at least a second")
+            raise ValueError("every must be at least a second")
         if self.limit is not None and not self.band <= self.limit:
-            raise ValueError("band is its lower edge, and not above limit")
+            raise ValueError("band is the lower edge, and must not be above limit")
 
 
 class Policy(Document, frozen=True):

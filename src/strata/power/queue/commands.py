@@ -31,14 +31,14 @@ FIELDS = (
 
 @click.group()
 def queue() -> None:
-    """Tell power policies which jobs wait, and how much time those that run have left."""
+    """Tell power policies which jobs wait, and how long the running ones still take."""
 
 
 @queue.command("list")
 @ls.listing(FIELDS)
 @pass_session
 def list_(session: Session, view: ls.Listing) -> None:
-    """List the jobs that wait, as they were last told of. Whoever is to start first comes first.
+    """List the waiting jobs, as last imported. The job that starts next comes first.
 
     \b
     Example: strata power queue list
@@ -56,12 +56,12 @@ def list_(session: Session, view: ls.Listing) -> None:
     type=Between(10, 86_400),
     default=600.0,
     show_default=True,
-    help="Seconds after which policies do not go by it any more.",
+    help="Policies ignore it after this many seconds.",
 )
 @ls.json_option
 @pass_session
 def import_(session: Session, file: IO[str], good_for: float, as_json: bool) -> None:
-    """Tell of the whole queue, as ``squeue --json`` prints it. It replaces what was told before.
+    """Import the whole job queue, as ``squeue --json`` prints it. It replaces what was imported before.
 
     \b
     Example: strata power queue import queue.json --good-for 120
@@ -86,4 +86,4 @@ def _standing(found: Json) -> str:
     if found["time"] is None:
         return "Nobody has told of the queue yet: squeue --json | strata power queue import"
     told = f"Told by {found['author']} at {when(found['time'])}; {many(len(found['running']), 'job')} running"
-    return f"{told}." if found["fresh"] else f"{told}. It is too old: policies do not go by it."
+    return f"{told}." if found["fresh"] else f"{told}. It is too old: policies ignore it."

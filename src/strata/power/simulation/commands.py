@@ -40,12 +40,18 @@ _COLUMNS = (
 @click.option("--nodes", type=click.IntRange(1, _LARGEST), default=1000, show_default=True, help="Size of the machine.")
 @click.option("--limit", metavar="WATTS", help="What the site allows, such as 2MW [default: as the policy says]")
 @click.option("--trace", type=_FILE, help="Recorded jobs: SWF, or what sacct -P prints [default: generated]")
-@click.option("--days", type=Between(0, 31, min_open=True), default=1.0, show_default=True)
-@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="The same seed, the same day.")
+@click.option("--days", type=Between(0, 31, min_open=True), default=1.0, show_default=True, help="Days to simulate.")
+@click.option(
+    "--seed",
+    type=click.IntRange(0),
+    default=1,
+    show_default=True,
+    help="Seed of the random jobs; the same seed gives the same jobs.",
+)
 @click.option("--load", type=Between(0, 10, min_open=True), default=1.1, show_default=True,
-              help="Generated jobs ask for so many times what the nodes can do.")  # fmt: skip
+              help="Work of the generated jobs, as a multiple of what the nodes can do.")  # fmt: skip
 @click.option("--die-after", metavar="TIME", help="The controller dies in its first change of caps after so long: 6h.")
-@click.option("--alone", is_flag=True, help="Only the policy, without what it is compared with.")
+@click.option("--alone", is_flag=True, help="Simulate only the policy, without the comparisons.")
 @click.option("--no-record", is_flag=True, help="Do not tell the service that this policy was simulated.")
 @json_option
 @pass_session

@@ -112,9 +112,9 @@ def show(session: Session, select: tuple[str, ...], view: ls.Listing) -> None:
     type=click.Choice(("power", "accel_power", "temperature", "energy", "cap")),
     default="power",
     show_default=True,
-    help="What counts.",
+    help="Order by this.",
 )
-@click.option("--lowest", is_flag=True, help="Those with the least instead.")
+@click.option("--lowest", is_flag=True, help="Show the lowest instead.")
 @ls.listing(NODES)
 @pass_session
 def top(session: Session, select: tuple[str, ...], count: int, by: str, lowest: bool, view: ls.Listing) -> None:
@@ -135,7 +135,7 @@ def top(session: Session, select: tuple[str, ...], count: int, by: str, lowest: 
 @click.option("--metric", type=click.Choice(METRICS), default="power", show_default=True,
               help="What was measured; of energy, what each node used in each step.")  # fmt: skip
 @click.option("--since", "start", type=WHEN, default="1h", show_default=True, help="From when: 1h (ago), or a date.")
-@click.option("--until", "end", type=WHEN, default="now", show_default=True, help="To when.")
+@click.option("--until", "end", type=WHEN, default="now", show_default=True, help="Up to this time.")
 @click.option("--step", type=DURATION, help="Length of one step [default: about 240 steps].")
 @click.option("--each", is_flag=True, help="Every node by itself (at most 1000).")
 @click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values.")
@@ -164,7 +164,7 @@ def history(
     plot: Path | None,
     as_json: bool,
 ) -> None:
-    """Show how a metric went: of all selected nodes together, or of each.
+    """Show a metric over time, of all selected nodes together or of each.
 
     \b
     Example: strata energy history

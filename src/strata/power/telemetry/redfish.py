@@ -83,7 +83,7 @@ async def make_plan(client: RedfishClient, target: Target) -> Plan:
     parts += await _reports(client, target, known, own)
     fast = _cover(parts, FAST)
     if not any("power" in part.gives or "energy" in part.gives for part in fast):
-        raise NotOffered("it does not tell what its node draws", node=target.address)
+        raise NotOffered("it does not report what its node draws", node=target.address)
     told = frozenset().union(*(part.gives for part in fast))
     slow = () if "temperature" in told else _cover(parts, ("temperature",)) or _cover(parts, ("air",))
     return Plan(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("name", shell_complete=complete_node)
-@click.option("--inventory", is_flag=True, help="What it says of its hardware, as JSON.")
+@click.option("--inventory", is_flag=True, help="The hardware that it reports, as JSON.")
 @ls.json_option
 @pass_session
 def agent(session: Session, name: str, inventory: bool, as_json: bool) -> None:

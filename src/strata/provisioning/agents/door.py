@@ -79,7 +79,7 @@ async def agents_app(scope: Scope, receive: Receive, send: Send) -> int:
     status = 200
     try:
         if scope["method"] != "POST":
-            raise BadRequest("this path takes POST only", where=scope["method"][:16])
+            raise BadRequest("this path takes only POST", where=scope["method"][:16])
         if door is None:
             raise Unavailable("this service has no agents", hint="ask one that runs the provisioning layer")
         if route in _CERTIFIED:
@@ -125,7 +125,7 @@ async def _node(scope: Scope, who: Principal | Unauthenticated, identity: Identi
     if not isinstance(who, Principal):
         raise who
     if who.role != "node" or who.via != "certificate":
-        raise Denied("only a node speaks here, and shows its certificate", where=who.name)
+        raise Denied("this path is for nodes, which show their certificate", where=who.name)
     if not await identity.recognises(who.name, who.credential):
         raise identity.superseded(who.name, who.credential, peer_of(scope))
     return who.name

@@ -310,7 +310,9 @@ class NodeDriver:
         if mutation.name == "enrol":
             return self._enrol(batch)
         if time.monotonic() > batch.valid_until:
-            return Outcomes.all(Outcome.FENCED, len(batch), "the lead ran out before the agents were told")
+            return Outcomes.all(
+                Outcome.FENCED, len(batch), "this controller stopped leading the node before the agents were told"
+            )
         outcomes = Outcomes.all(Outcome.UNKNOWN, len(batch))
         outcomes.reasons = {}
         told: dict[int, Command] = {}
@@ -464,7 +466,7 @@ class NodeDriver:
         await self._aim.point(batch.names[place], controller, way.boot)
         begin_before = min(batch.valid_until, time.monotonic() + limit)
         if time.monotonic() > begin_before:
-            raise Conflict("not begun: the lead ran out", where=address)
+            raise Conflict("not begun: this controller no longer leads the node", where=address)
         await controller.set_power("cycle", fence=batch.fence(place), begin_before=begin_before)
         self.got_power([batch.names[place]])
 

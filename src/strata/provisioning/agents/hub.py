@@ -251,7 +251,7 @@ class Hub:
         if not commands and request.wait > 0:
             if self._stopping:
                 # It was heard. An agent that is refused goes elsewhere, and one that is answered at once asks at once.
-                raise Unavailable("nobody is held here now", where=name, hint="come again in a while")
+                raise Unavailable("this controller does not take agents now", where=name, hint="try again in a while")
             if self.held >= self._hold_most:
                 agent.pause = self._pause()
             elif await self._hold(agent, self._patience(agent, request.wait)):
@@ -290,9 +290,9 @@ class Hub:
         """Note what was said. Second: whether it is news, and not a request that a newer one has overtaken."""
         issued = self._issued(name)
         if request.generation > issued:
-            told = f"its agent speaks for boot {request.generation}; the newest that was handed out is {issued}"
+            told = f"its agent reports boot {request.generation}; the newest that was handed out is {issued}"
             self._alarm(Alarm(kind="generation-refused", message=told, node=name))
-            raise Denied("this boot was never handed out", where=name, hint="the node must boot anew")
+            raise Denied("this controller handed out no such boot", where=name, hint="the node must boot anew")
         agent = self._agents.get(name)
         if agent is None:
             agent = self._agents[name] = Agent(name, now)
@@ -301,7 +301,7 @@ class Hub:
         same_boot = before is not None and before.boot_id == request.boot_id
         # What was handed out counts, and not what somebody said: a store that was restored begins further back.
         if before is not None and request.generation < min(before.generation, issued):
-            raise Denied("a newer boot of this node has spoken", where=name)
+            raise Denied("a newer boot of this node has reported already", where=name)
         agent.contact = now
         if (doubt := self._doubted.pop(name, None)) is not None:
             _resolve(doubt, True)
@@ -384,7 +384,7 @@ class Hub:
         if agent is None or not self.attached(name):
             raise Unavailable("its agent is not attached to this controller", where=name)
         if len(agent.outbox) >= MOST_PENDING:
-            raise Unavailable(f"{MOST_PENDING} commands are before it already", where=name, hint="try again later")
+            raise Unavailable(f"{MOST_PENDING} commands wait for this node already", where=name, hint="try again later")
         loop = asyncio.get_running_loop()
         self._count += 1
         ident = f"{self._instance}-{self._count}"

@@ -44,7 +44,7 @@ class Inventories:
         except apsw.Error as error:
             raise Unavailable(f"it cannot be read: {type(error).__name__}", where="inventory") from error
         if not rows:
-            raise NotFound("the node's agent has not told what it runs on", where=node)
+            raise NotFound("the node's agent has not reported its hardware yet", where=node)
         return InventoryView(node=node, time=rows[0][0], inventory=msgspec.json.decode(zlib.decompress(rows[0][1])))
 
     async def hardware(self) -> dict[str, HostHardware]:

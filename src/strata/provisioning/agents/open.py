@@ -209,5 +209,5 @@ class AgentLimits:
         try:
             told: dict[str, Any] = msgspec.json.decode(result.output, type=dict[str, Any])
         except UNREADABLE:
-            raise DeviceError("its agent's answer makes no sense", node=node, request="limits") from None
+            raise DeviceError("its agent's answer cannot be read", node=node, request="limits") from None
         return told

@@ -96,7 +96,7 @@ class AgentService:
         told = [await self.inventory_here(name), *await self._all_others("inventory", name, a.InventoryView | None)]
         found: list[a.InventoryView] = [view for view in told if view is not None]
         if not found:
-            raise NotFound("the node's agent has not told what it runs on", where=name)
+            raise NotFound("the node's agent has not reported its hardware yet", where=name)
         return max(found, key=lambda view: view.time)
 
     async def inventory_here(self, name: str) -> a.InventoryView | None:
@@ -129,7 +129,7 @@ class AgentService:
         """Those of nodes whose agents spoke to this controller."""
         if self._expects_agents():
             raise Unavailable(
-                "not every agent has told yet which images it holds: it has just come to be led by this controller",
+                "not every agent has reported its images yet to this controller, which leads them only now",
                 where="agents",
                 hint="try again in a minute",
             )

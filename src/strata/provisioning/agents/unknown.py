@@ -38,7 +38,7 @@ class UnknownMachines:
         self._allowance = min(RATE, self._allowance + max(0.0, now - self._at) * RATE)
         self._at = now
         if self._allowance < 1:
-            raise Unavailable("too many machines say hello", hint="say it again later")
+            raise Unavailable("too many unknown machines report", hint="report again later")
         self._allowance -= 1
         if not said.macs:
             raise BadRequest("a machine has at least one MAC address", where="macs")
@@ -67,7 +67,9 @@ class UnknownMachines:
         for machine in self._machines.values():
             if mac.lower() in machine.macs:
                 return machine
-        raise NotFound("no such machine has said hello", where=mac[:40], hint="strata boot unknown list shows who has")
+        raise NotFound(
+            "no such machine has reported", where=mac[:40], hint="strata boot unknown list shows those that have"
+        )
 
     def forget(self, mac: str) -> None:
         """Not to be shown any more, until it says hello again."""

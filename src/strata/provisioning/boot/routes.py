@@ -27,7 +27,7 @@ async def boot_medium(ask: Asked, name: MediumPath) -> Response[bytes]:
     """A boot medium (ISO), by a name that nobody can guess, until its node has booted from it. nginx sends the file."""
     file = ask.of(BootControl).medium(name)
     if file is None:
-        raise NotFound("there is no such medium, or not any more", where="medium")
+        raise NotFound("there is no such boot medium, or it was removed", where="medium")
     return Response(b"", headers={"X-Accel-Redirect": f"/boot-media-file/{file}"}, media_type=_ISO)
 
 

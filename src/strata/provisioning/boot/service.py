@@ -113,10 +113,16 @@ class FailedBoots:
         attempts = self._identity.record(name).attempts
         try:
             tail = _telling(_plain(await self._questions.console_tail(name)))
-            reason = f"{attempts} boots in a row did not arrive" + (f"; its console said: {tail}" if tail else "")
+            reason = f"{attempts} boots in a row failed: the node never reported" + (
+                f"; its console said: {tail}" if tail else ""
+            )
             await self._questions.hold(name, reason)
             await self._identity.forgive(name)
-            self._alarm(Alarm(kind="boot-failed", message=f"{attempts} boots in a row did not arrive", node=name))
+            self._alarm(
+                Alarm(
+                    kind="boot-failed", message=f"{attempts} boots in a row failed: the node never reported", node=name
+                )
+            )
         except StrataError as error:
             log.warning("a node that does not boot could not be held", extra={"node": name, "reason": str(error)})
         finally:
@@ -216,7 +222,7 @@ class MediaBoots:
             raise Refused("the node is held", by="hold", where=name, hint="strata node release NODE")
         if self._failed.too_many(name):
             self._failed.hold(name)
-            raise Refused("the node did not arrive too often, and is held", by="hold", where=name)
+            raise Refused("the node failed to boot too often, and is held", by="hold", where=name)
         if node.architecture != ARCHITECTURE:
             raise Refused(
                 f"boot media are made for {ARCHITECTURE}, and the node is {node.architecture}",
@@ -464,7 +470,7 @@ class BootService:
                 Alarm(
                     kind="rogue-machine",
                     severity="warning",
-                    message=f"an unknown machine ({mac}) wants to boot",
+                    message=f"an unknown machine ({mac}) asks to boot",
                     peer=request.peer,
                 )
             )

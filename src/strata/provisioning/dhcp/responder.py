@@ -180,7 +180,7 @@ class Responder:
         network = str(net.subnet.network) if net is not None else ""
         what = f"relay {relay} sends from {source}, which" if declared else f"relay {relay}"
         log.warning(
-            "a relay that no network declares asks",
+            "a DHCP relay that no network declares asks for addresses",
             extra={
                 "relay": relay,
                 "source": source,
@@ -193,7 +193,7 @@ class Responder:
             Alarm(
                 kind="rogue-relay",
                 severity="warning",
-                message=f"{what} is declared by no network, and asks on {interface}",
+                message=f"{what} asks for addresses on {interface}, and no network declares it",
                 peer=source,
             )
         )
@@ -233,7 +233,7 @@ class Responder:
                     Alarm(
                         kind="rogue-machine",
                         severity="warning",
-                        message=f"a machine that is no node asks on {network}",
+                        message=f"a machine that is no node asks for an address on {network}",
                         peer=mac,
                     )
                 )

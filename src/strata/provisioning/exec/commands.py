@@ -33,9 +33,9 @@ _WAIT = 10  # seconds that the service holds a question for more results
 @click.command("exec")
 @click.argument("select", shell_complete=complete_select)
 @click.argument("argv", nargs=-1, required=True, metavar="-- COMMAND [ARGUMENT]...")
-@click.option("--minos", is_flag=True, help="In the minimal OS, beside the personality.")
-@click.option("--member", default="", help="In this member of the personality [default: its first].")
-@click.option("--timeout", type=DURATION, default="60s", show_default=True, help="How long it may take on a node.")
+@click.option("--minos", is_flag=True, help="Run it in the minimal OS, not in the personality.")
+@click.option("--member", default="", help="Run it in this member of the personality [default: its first].")
+@click.option("--timeout", type=DURATION, default="60s", show_default=True, help="Give up on a node after this long.")
 @click.option("--stream", is_flag=True, help="Print each node's output as it comes, not folded.")
 @ls.json_option
 @pass_session
@@ -52,8 +52,8 @@ def exec_(
     """Run a command on the nodes that SELECT names. Identical output is printed once, under the list of nodes that
     gave it.
 
-    There is no shell: 'sh -c' brings one. Standard output and standard error come together. Exit code 1 if it failed
-    anywhere; interrupting ends it everywhere.
+    The command is not run in a shell; use 'sh -c' for that. Standard output and standard error are merged. Exit code 1
+    if it failed on any node; Ctrl-C ends it on all of them.
 
     \b
     Example: strata node exec @compute -- uname -a
@@ -140,16 +140,16 @@ select_help(exec_)
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path))
 @click.argument("to", metavar="SELECT:PATH")
 @click.option("--mode", default="", metavar="OCTAL", help="Its permissions. Default: those of FILE; 644 for '-'.")
-@click.option("--minos", is_flag=True, help="Into the minimal OS, beside the personality.")
-@click.option("--member", default="", help="Into this member of the personality [default: its first].")
-@click.option("--timeout", type=DURATION, default="60s", show_default=True, help="How long it may take on a node.")
+@click.option("--minos", is_flag=True, help="Copy it into the minimal OS, not into the personality.")
+@click.option("--member", default="", help="Copy it into this member of the personality [default: its first].")
+@click.option("--timeout", type=DURATION, default="60s", show_default=True, help="Give up on a node after this long.")
 @ls.json_option
 @pass_session
 def cp(
     session: Session, file: Path, to: str, mode: str, minos: bool, member: str, timeout: float, as_json: bool
 ) -> None:
-    """Copy a file to nodes, through their agents. It is there whole or not at all, and lasts until the node is booted
-    anew; what is to stay belongs in the configuration ('strata config').
+    """Copy a file to nodes, through their agents. The file arrives complete or not at all. It is lost when the node
+    reboots; files that must stay belong in the configuration ('strata config').
 
     \b
     Example: strata cp motd @compute:/etc/motd

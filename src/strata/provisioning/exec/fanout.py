@@ -106,7 +106,7 @@ async def on_peer(client: PeerClient, peer: Peer, names: Sequence[str], order: O
             try:
                 told = _line(line)
             except UNREADABLE:
-                raise OutcomeUnknown(f"the answer of controller {peer.controller} makes no sense") from None
+                raise OutcomeUnknown(f"the answer of controller {peer.controller} cannot be read") from None
             answer = told.answer
             if answer.result is not None:
                 output = output if told.same else answer.result.output

@@ -63,7 +63,7 @@ async def renew(scope: Scope, receive: Receive, identity: Identity) -> bytes:
     if not isinstance(who, Principal):
         raise who if isinstance(who, Unauthenticated) else Unauthenticated("no certificate was shown")
     if who.role != "node" or who.via != "certificate":
-        raise Denied("only a node renews its certificate, and shows the one that it has", where=who.name)
+        raise Denied("only a node may renew its certificate, and must show its present one", where=who.name)
     asked = _decoded(_renew, await whole_body(receive, BODY_MOST))
     return _encode(await identity.renew(who.name, who.credential, asked.csr.encode(), peer_of(scope)))
 
@@ -78,4 +78,6 @@ def _decoded(decode: Callable[[bytes], _T], body: bytes) -> _T:
         return decode(body)
     except UNREADABLE:
         # What was sent is not repeated: it may hold a token.
-        raise BadRequest("not the JSON that belongs here", where="body", hint="an object with token and csr") from None
+        raise BadRequest(
+            "the body is not JSON of the expected form", where="body", hint="an object with token and csr"
+        ) from None

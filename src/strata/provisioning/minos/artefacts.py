@@ -192,7 +192,9 @@ class Artefacts:
             there = {arch: digest for arch, digest in latest(self.root).items() if (self.root / digest).is_dir()}
             if name == LATEST and len(there) > 1:
                 names = ", ".join(f"{LATEST}-{arch}" for arch in sorted(there))
-                raise BadRequest("each architecture has a latest of its own", where="minOS", hint=f"say one of {names}")
+                raise BadRequest(
+                    "each architecture has a latest of its own", where="minOS", hint=f"name one of {names}"
+                )
             found = [digest for arch, digest in there.items() if name in (LATEST, f"{LATEST}-{arch}")]
         elif re.fullmatch(r"[0-9a-f]{1,64}", name) and self.root.is_dir():
             found = sorted(

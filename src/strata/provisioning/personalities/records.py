@@ -139,7 +139,9 @@ def check(personality: Personality) -> None:
             raise BadRequest(f"readiness by {ready.kind} needs {field}", where=where)
         for path in (*(file.path for file in member.files), *(mount.target for mount in member.mounts)):
             if posixpath.normpath(path) != path or path == "/":
-                raise BadRequest("a path has no '..', no '//' and no '/' at its end", where=f"{where}, {path[:80]}")
+                raise BadRequest(
+                    "a path must not contain '..' or '//', nor end with '/'", where=f"{where}, {path[:80]}"
+                )
         for file in member.files:
             _check_holes(file, f"{where}, {file.path[:80]}")
     if sum(len(file.content.encode()) for member in personality.members for file in member.files) > MOST_FILES_BYTES:

@@ -135,7 +135,7 @@ class Copier:
         reasons = []
         for source in sorted(sources, key=lambda source: self._last.get(source, now) > now):
             if (source, wanted.name) in self._shunned:
-                reasons.append(f"{source} gave it wrongly")
+                reasons.append(f"{source} sent it with errors")
                 continue
             try:
                 await self._copy_from(source, wanted, part, chunks)

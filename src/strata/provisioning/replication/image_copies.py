@@ -167,7 +167,7 @@ class ImageCopies:
             chunks = await asyncio.to_thread(self._chunks, file.chunks) if file.chunks else b""
             await self._copier.copy(file, part, sources, chunks=chunks)
             if not self._is_needed(image.image):
-                raise Unavailable("it was removed meanwhile", where=image.image[:19])
+                raise Unavailable("it was removed in the meantime", where=image.image[:19])
             await asyncio.to_thread(place, part, path)
         self._images.write_index()
         log.info("image fetched", extra={"image": image.image[:19], "seconds": round(time.monotonic() - began, 2)})

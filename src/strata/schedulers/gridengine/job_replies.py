@@ -61,7 +61,7 @@ def _job(element: ElementTree.Element, details: Mapping[str, Detail]) -> JobSeen
     told = {child.tag: (child.text or "").strip() for child in element}
     number, task, letters = told.get("JB_job_number", ""), told.get("tasks", ""), told.get("state", "")
     if not number.isdigit():
-        raise DeviceError("it told of a job without its number", node="qstat", reply=str(told)[:200])
+        raise DeviceError("it listed a job without its number", node="qstat", reply=str(told)[:200])
     detail = details.get(number, Detail("", None, False, ""))
     queue, _, host = told.get("queue_name", "").partition("@")
     state = _state(letters, detail)
@@ -143,7 +143,7 @@ def ended(said: str) -> Iterator[JobSeen]:
         told = {name: value for name, _, value in (line.partition(" ") for line in block.splitlines())}
         number = told.get("jobnumber", "").strip()
         if not number.isdigit():
-            raise DeviceError("it told of a job without its number", node="qacct", reply=block[:200])
+            raise DeviceError("it listed a job without its number", node="qacct", reply=block[:200])
         yield _ended({name: value.strip() for name, value in told.items()}, number)
 
 

@@ -49,7 +49,7 @@ class _Kept(Generic[T]):
                 return
             except Gone:
                 self._version = ""
-        raise DeviceError("its list changes faster than it is told", node=self._path)
+        raise DeviceError("its list changes faster than it can be read", node=self._path)
 
     async def _list(self) -> None:
         found: dict[str, T] = {}

@@ -33,7 +33,7 @@ __all__ = ["is_away", "is_denied", "is_gone", "listing", "remove", "reservations
 def reserve(spec: ReservationSpec, environments: Sequence[Environment]) -> tuple[str, ...]:
     """``brsvadd``: whole hosts, of any kind. Times are minutes, and periods tens of them."""
     if spec.seconds < LEAST:
-        raise BadRequest("LSF reserves ten minutes and more", where="seconds")
+        raise BadRequest("a reservation of LSF must be at least ten minutes long", where="seconds")
     begins = int(spec.start if spec.start is not None else time.time() + 60) // 60 * 60
     form = "%Y:%m:%d:%H:%M"
     times = (time.strftime(form, time.gmtime(begins + after)) for after in (0, spec.seconds))

@@ -119,7 +119,7 @@ def _spread(work: Work) -> str:
     each, left = divmod(needs.tasks, needs.nodes)
     if left or not each:
         raise BadRequest(
-            f"LSF gives each node as many tasks; {needs.tasks} are not divided by {needs.nodes} nodes",
+            f"LSF gives each node equally many tasks; {needs.tasks} cannot be divided by {needs.nodes} nodes",
             where="resources.tasks",
         )
     return f"span[ptile={each * needs.cores}]"

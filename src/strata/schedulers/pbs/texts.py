@@ -84,7 +84,7 @@ def build(work: Work) -> tuple[tuple[str, ...], str]:
         command += ["-l", f"{plain(work, 'resources.licences', name)}={count}"]
     if work.array is not None:
         if len(work.array.indices) < 2:
-            raise BadRequest("PBS takes arrays of two tasks and more", where="array")
+            raise BadRequest("an array of PBS must have at least two tasks", where="array")
         at_once = f"%{work.array.at_once}" if work.array.at_once is not None else ""
         command += ["-J", f"{work.array.first}-{work.array.last}:{work.array.step}{at_once}"]
     if work.after:

@@ -175,7 +175,7 @@ def files(cluster: Cluster) -> dict[str, str]:
 
 def _slurm(cluster: Cluster) -> str:
     if not cluster.controllers:
-        raise BadRequest("no host is named that slurmctld runs on", where="controllers")
+        raise BadRequest("the host that slurmctld runs on is not named", where="controllers")
     _check_name(cluster.name, "name")
     lines = [HEADER, f"ClusterName={cluster.name}\n"]
     lines += [f"SlurmctldHost={_plain(host, 'controllers')}\n" for host in cluster.controllers]
@@ -199,7 +199,9 @@ def _chosen(cluster: Cluster) -> dict[str, str]:
     by_lower = {key.lower(): key for key in chosen}
     for key, value in cluster.settings.items():
         if key.lower() in _OURS:
-            raise BadRequest(f"{key} is not the site's to set here", where="settings", hint="it has a field of its own")
+            raise BadRequest(
+                f"{key} cannot be set here: Strata sets it", where="settings", hint="it has a field of its own"
+            )
         if key.lower() == "slurmctldparameters":
             value = ",".join(dict.fromkeys((*chosen["SlurmctldParameters"].split(","), *value.split(","))))
         chosen[by_lower.setdefault(key.lower(), key)] = value
@@ -253,7 +255,9 @@ def _slurmdbd(cluster: Cluster, accounting: AccountingSpec) -> str:
         **accounting.settings,
     }
     if wrong := [key for key in told if key.lower() in ("storagepass", "include")]:
-        raise BadRequest(f"{wrong[0]} is not said here", where="accounting", hint="put it into the file of the secret")
+        raise BadRequest(
+            f"{wrong[0]} must not be set here", where="accounting", hint="put it into the file of the secret"
+        )
     return f"{HEADER}{_settings(told, 'accounting')}Include {_plain(accounting.secret, 'accounting')}\n"
 
 
@@ -310,7 +314,7 @@ def _settings(settings: Mapping[str, str], where: str) -> str:
 def _options(settings: Mapping[str, str], where: str) -> str:
     for key in settings:
         if key.lower() in _OURS | {"nodes"}:
-            raise BadRequest(f"{key} is not the site's to set here", where=where)
+            raise BadRequest(f"{key} cannot be set here: Strata sets it", where=where)
     return "".join(f" {_key(key, where)}={_quoted(value, where)}" for key, value in settings.items() if value)
 
 

@@ -156,7 +156,9 @@ class AgentDriver:
     async def act(self, mutation: Mutation, batch: Batch) -> Outcomes:
         """Tell the nodes' agents. No answer from the gateway is ``UNKNOWN`` for all."""
         if self._clock() > batch.valid_until:
-            return Outcomes.all(Outcome.FENCED, len(batch), "the lead ran out before the request was sent")
+            return Outcomes.all(
+                Outcome.FENCED, len(batch), "this controller stopped leading the node before the request was sent"
+            )
         request = ActRequest(
             mutation=mutation.name,
             nodes=tuple(batch.names),
@@ -185,7 +187,7 @@ class AgentDriver:
             seen = msgspec.msgpack.decode(body, type=dict[str, WireColumn])
             return {name: column.column(len(batch)) for name, column in seen.items()}
         except (msgspec.DecodeError, BadRequest) as wrong:
-            raise DeviceError("the gateway's reply makes no sense", node=self._address, request="observe") from wrong
+            raise DeviceError("the gateway's reply cannot be read", node=self._address, request="observe") from wrong
 
     async def permits(self, guard: str, batch: Batch) -> Sequence[str]:
         if self.name != "workload":
@@ -194,7 +196,7 @@ class AgentDriver:
         try:
             answers = msgspec.msgpack.decode(body, type=list[str])
         except msgspec.DecodeError as wrong:
-            raise DeviceError("the gateway's reply makes no sense", node=self._address, request="permits") from wrong
+            raise DeviceError("the gateway's reply cannot be read", node=self._address, request="permits") from wrong
         if len(answers) != len(batch):
             raise DeviceError("the gateway answered for other nodes", node=self._address, request="permits")
         return answers

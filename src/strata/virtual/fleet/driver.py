@@ -95,7 +95,9 @@ class SimDriver:
         """Tell the nodes, unless the lead has run out."""
         now = self._clock()
         if now > batch.valid_until:
-            return Outcomes.all(Outcome.FENCED, len(batch), "the lead ran out before the request was sent")
+            return Outcomes.all(
+                Outcome.FENCED, len(batch), "this controller stopped leading the node before the request was sent"
+            )
         idx, goals, generation = self._find(batch), batch.goals, batch.generation
         return act(self._nodes, mutation.name, idx, now=now, goals=goals, epochs=batch.epochs, generation=generation)
 

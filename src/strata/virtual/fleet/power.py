@@ -87,4 +87,4 @@ class FleetPower:
             told = msgspec.msgpack.decode(body, type=FleetReadings)
             return told.names, {name: np.frombuffer(column, dtype="<f8") for name, column in told.columns.items()}
         except (msgspec.DecodeError, ValueError) as wrong:
-            raise DeviceError("the simulator's reply makes no sense", node=self._address, request="power") from wrong
+            raise DeviceError("the simulator's reply cannot be read", node=self._address, request="power") from wrong

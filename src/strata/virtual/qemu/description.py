@@ -43,7 +43,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     nodes: int = 4
     uefi: int = 0
     memory: int = 768
-    """MiB of each node."""
+    """Memory of each node, in MiB."""
     network: str = "10.77.0.0/24"
     network6: str = "fd77::/64"
     host_link: bool = True

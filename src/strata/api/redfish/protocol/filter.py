@@ -75,7 +75,7 @@ class _Parser:
 
     def either(self, depth: int) -> Test:
         if depth > DEEPEST:
-            raise BadRequest(f"more than {DEEPEST} parentheses in each other", where="$filter")
+            raise BadRequest(f"parentheses are nested more than {DEEPEST} deep", where="$filter")
         tests = [self._both(depth)]
         while self._take("word", "or"):
             tests.append(self._both(depth))
@@ -114,7 +114,7 @@ class _Parser:
 
     def _operand(self) -> _Value:
         if not self.left:
-            raise BadRequest("it ends where a property or a value should stand", where="$filter")
+            raise BadRequest("it ends where a property or a value is expected", where="$filter")
         kind, found = self.left.pop(0)
         constant: Any
         if kind == "text":

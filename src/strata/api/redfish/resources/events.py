@@ -97,7 +97,9 @@ async def subscribe(call: Call) -> Reply:
             one_of(given[name], (only,), name)
     if not _DESTINATION.match(given["Destination"]):
         raise rejected(400, "PropertyValueError", "Destination", about="Destination", hint="give an http(s) URL")
-    refuse_login(given["Destination"], "Destination", hint="have the receiver know us by a part of the address")
+    refuse_login(
+        given["Destination"], "Destination", hint="give the receiver an address with a secret part in its path"
+    )
     for prefix in given.get("RegistryPrefixes") or ():
         one_of(str(prefix), ("Strata",), "RegistryPrefixes")
     wanted = [str(item) for item in given.get("Severities") or ()]

@@ -146,7 +146,7 @@ async def selector(call: Call, uris: Sequence[object], where: str) -> str:
         elif base == MANAGERS:
             nodes = (await bmc_at(call, unquote(ident))).nodes
             if not nodes:
-                raise BadRequest("this BMC is no node's", where=where)
+                raise BadRequest("this is not the BMC of a node", where=where)
             names += nodes
         else:
             raise BadRequest(
@@ -162,4 +162,4 @@ def _check(names: Sequence[str], where: str) -> None:
     """A name is a name here, not an expression: ``n*`` would be another set."""
     for name in names:
         if not name or not all(char.isalnum() or char in "_.-" for char in name):
-            raise BadRequest(f"{name[:80]!r} is no node's name", where=where)
+            raise BadRequest(f"{name[:80]!r} is not the name of a node", where=where)

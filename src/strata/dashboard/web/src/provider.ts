@@ -62,7 +62,7 @@ export async function comeBack(): Promise<boolean> {
   if (begun?.hash.startsWith("#/")) location.replace(begun.hash);
   // Some providers that refuse send no state back; with another state than ours it is of somebody else's making.
   const ours = told.get("state") ?? begun?.state;
-  if (!begun || ours !== begun.state) throw new Problem(0, "this tab has begun no such sign-in", "sign in again");
+  if (!begun || ours !== begun.state) throw new Problem(0, "this tab did not begin this sign-in", "sign in again");
   const code = told.has("state") ? told.get("code") : null;
   if (!code) throw new Problem(0, "the provider did not sign you in", "sign in again, or ask whoever runs the provider");
   const { nonce, verifier } = begun;

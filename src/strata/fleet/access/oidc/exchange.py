@@ -57,7 +57,7 @@ async def _ask(oidc: OidcTokens, form: Mapping[str, str]) -> Mapping[str, Any]:
     if not oidc.endpoints.token:
         await oidc.refresh()
     if not oidc.endpoints.token:
-        raise Unavailable("the provider has not said yet where it gives tokens", where=where, hint="try again later")
+        raise Unavailable("the provider's token endpoint is not known yet", where=where, hint="try again later")
     form = {**form, "client_id": oidc.settings.audience}
     try:
         async with asyncio.timeout(LIMIT), oidc.sign_ins, aiohttp.ClientSession(trust_env=True) as session:

@@ -88,7 +88,7 @@ class Keys:
             found = await discover(session, self._settings)
             keys = found.get("jwks_uri")
             if not isinstance(keys, str):
-                raise Unavailable("it does not say where its keys are", where=self._settings.issuer)
+                raise Unavailable("its configuration names no keys (jwks_uri)", where=self._settings.issuer)
             self.endpoints = Endpoints(*(_address(found, f"{name}_endpoint") for name in ("authorization", "token")))
             return await _json(session, keys, self._settings)
 
@@ -152,7 +152,7 @@ def _read(told: Mapping[str, Any]) -> Mapping[str, Any]:
         if key.algorithm_name in ALGORITHMS and not weak:
             found[str(one.get("kid", ""))] = key
     if not found:
-        raise ValueError("none of them can check a signature")
+        raise ValueError("none of its keys can check a signature")
     return found
 
 

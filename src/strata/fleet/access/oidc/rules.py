@@ -32,7 +32,9 @@ def principal_of(settings: OidcSettings, claims: Mapping[str, Any]) -> Principal
                 account=_account(rule, name),
             )
     raise Unauthenticated(
-        f"no rule knows {name}", where="oidc.rules", hint="ask an administrator for one that fits a claim of yours"
+        f"no rule (oidc.rules) gives {name} a role",
+        where="oidc.rules",
+        hint="ask an administrator for one that fits a claim of yours",
     )
 
 

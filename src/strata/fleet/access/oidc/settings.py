@@ -64,7 +64,9 @@ class OidcSettings(Section, frozen=True, kw_only=True):
                 hint="name the client's id",
             )
         if not self.rules:
-            raise BadRequest("nobody fits a rule", where="rules", hint="add one: claim, value, role")
+            raise BadRequest(
+                "there are no rules, so that nobody could log in", where="rules", hint="add one: claim, value, role"
+            )
         if self.ca is not None and not self.ca.is_file():
             raise BadRequest(f"no such file: {self.ca}", where="ca")
         for number, rule in enumerate(self.rules, 1):

@@ -123,15 +123,15 @@ class OidcTokens:
             raise Unauthenticated("the bearer token is malformed") from None
         if header.get("alg") not in ALGORITHMS:
             raise Unauthenticated(
-                "the token is not signed in a way that is accepted here", hint=f"one of {', '.join(ALGORITHMS)}"
+                "the token is signed by an algorithm that is not accepted here", hint=f"one of {', '.join(ALGORITHMS)}"
             )
         if "crit" in header:
-            raise Unauthenticated("the token asks for something that is not understood here")
+            raise Unauthenticated("the token demands an extension (crit) that is not supported here")
         named = str(header.get("kid", ""))
         key = self._keys.find(named)
         if key is None or self._keys.are_due:
             raise UnknownKey(
-                "the token is signed by a key that its provider does not name", hint="log in again: strata login"
+                "the token is signed by a key that its provider does not list", hint="log in again: strata login"
             )
         try:
             found: Mapping[str, Any] = jwt.decode(
@@ -158,9 +158,9 @@ class OidcTokens:
 
 
 _WHY = {
-    "InvalidAudienceError": "it is for somebody else",
-    "InvalidIssuerError": "it is from somebody else",
-    "ImmatureSignatureError": "its time has not come",
-    "InvalidIssuedAtError": "it does not say when it was made",
-    "MissingRequiredClaimError": "it does not say enough of itself",
+    "InvalidAudienceError": "it is for another service (aud)",
+    "InvalidIssuerError": "it is from another provider (iss)",
+    "ImmatureSignatureError": "it is not valid yet (nbf)",
+    "InvalidIssuedAtError": "it does not say when it was issued (iat)",
+    "MissingRequiredClaimError": "it lacks a claim that is needed",
 }

@@ -61,8 +61,8 @@ def apply(
     nothing. Objects that an earlier commit created and this one no longer has are deleted. In a repository DIRECTORY
     may be left out.
 
-    With -f the source is not tracked, so nothing is deleted without --prune. Of a node that exists, only what a file
-    says is changed; 'strata node edit' empties a field.
+    With -f the source is not tracked, so nothing is deleted without --prune. Of a node that exists, only the fields in
+    the file are changed; to empty a field, use 'strata node edit'.
 
     \b
     Example: strata apply site --wait

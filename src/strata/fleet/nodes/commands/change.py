@@ -44,7 +44,7 @@ _FLEETING = re.compile(r"(^|[\s!])(state|fact|want):")
     callback=no_blank,
     shell_complete=complete_set,
 )
-@click.option("--unset", multiple=True, metavar="VARIABLE", help="Take the node's own desire back.")
+@click.option("--unset", multiple=True, metavar="VARIABLE", help="Remove the node's own desire.")
 @click.option("--dry-run", is_flag=True, help="Show what would be done, by class of nodes.")
 @wait_options
 @json_option
@@ -196,12 +196,12 @@ def _finish_many(session: Session, answer: Json, what: str, as_json: bool, wait:
 @click.command()
 @click.argument("nodes", nargs=-1)
 @click.option("-f", "--file", "file", type=click.Path(path_type=Path, allow_dash=True), help="YAML or CSV; - is stdin.")
-@click.option("--role", help="Of all nodes named here.")
-@click.option("--architecture", help="Of all nodes named here.")
-@click.option("--label", multiple=True, metavar="KEY=VALUE", help="On all nodes named here.")
-@click.option("--location", help="Xname; for one node.")
-@click.option("--nid", type=click.IntRange(min=0), help="For one node.")
-@click.option("--bmc", help="Where its BMC answers; for one node.")
+@click.option("--role", help="Role of all nodes named here.")
+@click.option("--architecture", help="Architecture of all nodes named here.")
+@click.option("--label", multiple=True, metavar="KEY=VALUE", help="Label for all nodes named here.")
+@click.option("--location", help="Xname of the node; for one node only.")
+@click.option("--nid", type=click.IntRange(min=0), help="NID of the node; for one node only.")
+@click.option("--bmc", help="Address of its BMC; for one node only.")
 @click.option(
     "--interface",
     multiple=True,

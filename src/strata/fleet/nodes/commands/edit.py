@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("select", nargs=-1, required=True, callback=no_blank, shell_complete=complete_select)
 @click.option("--bmc", metavar="URL", help="Where its BMC answers (https://… or ipmi://…).")
-@click.option("--location", metavar="XNAME", help="Its place.")
-@click.option("--nid", type=int, help="Its number.")
+@click.option("--location", metavar="XNAME", help="Its location, an xname.")
+@click.option("--nid", type=int, help="Its NID.")
 @click.option("--role", help="What it is for.")
 @click.option("--architecture", help="x86_64, aarch64, ...")
 @click.option("--label", multiple=True, metavar="KEY=VALUE", help="Add or change a label.")
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     "--interface",
     multiple=True,
     metavar="mac=MAC,...",
-    help="All its network ports anew: mac=, address=, name=, port=. May be repeated; the first one boots.",
+    help="Replaces all its network ports: mac=, address=, name=, port=. May be repeated; the first one boots.",
 )
 @json_option
 @pass_session

@@ -70,7 +70,7 @@ FIELDS = (
 @click.command("list")
 @click.argument("select", nargs=-1, callback=no_blank, shell_complete=complete_select)
 @click.option("--state", type=click.Choice(STATE_ORDER), help="Only nodes in this state.")
-@click.option("--limit", type=click.IntRange(min=1), help="Most nodes to show.")
+@click.option("--limit", type=click.IntRange(min=1), help="Show at most this many nodes.")
 @click.option("--folded", is_flag=True, help="One nodeset instead of a table.")
 @click.option("--group-by", type=click.Choice(["state"]), help="One nodeset for each state.")
 @ls.listing(FIELDS)
@@ -84,7 +84,7 @@ def list_(
     group_by: str | None,
     view: ls.Listing,
 ) -> None:
-    """List the nodes that SELECT names; all without it.
+    """List the nodes that SELECT names, or all nodes.
 
     \b
     Example: strata node list @compute state:faulted --columns name,fault
@@ -325,10 +325,14 @@ HISTORY = (
 @click.command()
 @click.argument("select", nargs=-1, required=True, metavar="SELECT", callback=no_blank, shell_complete=complete_select)
 @click.option("--since", type=WHEN, help="From when: 1h (an hour ago), or a date.")
-@click.option("--until", type=WHEN, help="Until when.")
+@click.option("--until", type=WHEN, help="Up to this time.")
 @click.option("--at", "at", type=WHEN, help="Only the state of one node at that time.")
 @click.option(
-    "--limit", type=click.IntRange(1, 10_000), default=1000, show_default=True, help="Most changes, the newest."
+    "--limit",
+    type=click.IntRange(1, 10_000),
+    default=1000,
+    show_default=True,
+    help="Show at most this many changes, the newest.",
 )
 @ls.listing(HISTORY, sort="time")
 @pass_session

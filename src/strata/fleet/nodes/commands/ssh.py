@@ -22,7 +22,7 @@ _PATIENCE = 10
 @click.argument("name", metavar="[USER@]NODE", shell_complete=complete_node)
 @click.argument("command", nargs=-1, metavar="[-- COMMAND [ARGUMENT]...]")
 @click.option(
-    "--jump", default="", metavar="HOST", help="By way of this host, where nodes cannot be reached from here."
+    "--jump", default="", metavar="HOST", help="Connect through this host, if nodes cannot be reached from here."
 )
 @pass_session
 def ssh(session: Session, name: str, command: tuple[str, ...], jump: str) -> None:

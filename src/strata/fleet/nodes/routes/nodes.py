@@ -61,7 +61,7 @@ class SomeFields(Out, frozen=True, kw_only=True):
 @get(
     "/v1/nodes",
     tags=[_TAG],
-    **needs("read", "node", 404, also={304: answers(None, "You have it already.")}),
+    **needs("read", "node", 404, also={304: answers(None, "Your copy is current (`If-None-Match`).")}),
 )
 async def list_nodes(
     request: AnyRequest,
@@ -116,7 +116,9 @@ async def create_nodes(ask: Asked, data: JSONBody[NewNodes]) -> Response[Created
 
 
 @get(
-    "/v1/nodes/{name:str}", tags=[_TAG], **needs("read", "node", 404, also={304: answers(None, "You have it already.")})
+    "/v1/nodes/{name:str}",
+    tags=[_TAG],
+    **needs("read", "node", 404, also={304: answers(None, "Your copy is current (`If-None-Match`).")}),
 )
 async def show_node(ask: Asked, name: NodePath) -> NodeView:
     """One node, with its state. The front answers this one; this is its documentation, and says the same."""

@@ -145,7 +145,7 @@ def _boot_text(boot: Json | None) -> str:
 @click.argument("target", type=click.Choice(TARGETS))
 @click.option("--always", is_flag=True, help="From now on, not only once.")
 @click.option("--uri", default="", help="For http: what to boot.")
-@click.option("--uefi/--bios", "uefi", default=None, help="Also set the mode.")
+@click.option("--uefi/--bios", "uefi", default=None, help="Also set the boot mode to UEFI or BIOS.")
 @ls.json_option
 @pass_session
 def boot(
@@ -244,7 +244,7 @@ def limits(
 def settings(
     session: Session, select: tuple[str, ...], ntp: tuple[str, ...], syslog: tuple[str, ...], as_json: bool
 ) -> None:
-    """Show or set where BMCs get their time and send their log.
+    """Show or set the time and log servers of BMCs.
 
     \b
     Example: strata hardware settings n7

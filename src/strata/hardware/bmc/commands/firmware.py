@@ -69,7 +69,7 @@ FIRMWARE = (
     "--apply",
     "apply_time",
     type=click.Choice(("Immediate", "OnReset", "AtMaintenanceWindowStart", "InMaintenanceWindowOnReset")),
-    help="When [default: as the BMC likes].",
+    help="When to apply it [default: the BMC decides].",
 )
 @ls.listing(FIRMWARE)
 @pass_session
@@ -82,7 +82,7 @@ def firmware(
     apply_time: str | None,
     view: ls.Listing,
 ) -> None:
-    """List the firmware of nodes, or update it. It is updated a few at a time, and no further when they fail.
+    """List the firmware of nodes, or update it. Nodes are updated a few at a time; it stops when they fail.
 
     \b
     Example: strata hardware firmware @compute --match name=BIOS* --columns node,version

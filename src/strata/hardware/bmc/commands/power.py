@@ -27,7 +27,7 @@ _CAPS = "strata hardware limits SELECT --set WATTS"
     cls=LazyGroup, members=lambda: commands("power"), elsewhere=dict.fromkeys(("cap", "limit", "limits"), _CAPS)
 )
 def power() -> None:
-    """Switch nodes on and off, and say what the machine may draw."""
+    """Switch nodes on and off, and limit the power of the machine."""
 
 
 def _switching(function: Callable[..., None]) -> Any:

@@ -52,7 +52,9 @@ ENTRIES = (
 @click.command()
 @NODE
 @click.option("--after", default="", metavar="ID", help="Only what came after this entry.")
-@click.option("--limit", type=click.IntRange(1, 10_000), default=1000, show_default=True, help="Most entries.")
+@click.option(
+    "--limit", type=click.IntRange(1, 10_000), default=1000, show_default=True, help="Show at most this many entries."
+)
 @ls.listing(ENTRIES)
 @pass_session
 def log(session: Session, node: str, after: str, limit: int, view: ls.Listing) -> None:

@@ -196,7 +196,7 @@ class _Bmc:
             raise DeviceError(
                 f"not tried: it refused the password {self.refused} times",
                 node=self._address,
-                hint="set its credentials right",
+                hint="correct them: strata hardware credentials set",
             )
         opened, peer = await self._client.link(self._address, self._host, self._port)
         session = Session(self._address, _Link(opened, peer), settings)

@@ -269,22 +269,26 @@ class Session:
                 break
         self._privilege = role & 0x0F
         if reply[1] == 0x0D:
-            raise WrongPassword(_LOGIN_REFUSALS[reply[1]], node=self.name, hint="set its credentials right")
+            raise WrongPassword(
+                _LOGIN_REFUSALS[reply[1]], node=self.name, hint="correct them: strata hardware credentials set"
+            )
         self._check(reply[1])
         size = suite.hash().digest_size
         if len(reply) < 40 + size:
-            raise DeviceError("its part of the login is too short", node=self.name)
+            raise DeviceError("its login message is too short", node=self.name)
         theirs, guid, proof = reply[8:24], reply[24:40], reply[40 : 40 + size]
         who = bytes((role, len(name))) + name
         expected = suite.mac(password, struct.pack("<II", self.id, peer) + ours + theirs + guid + who)
         if not hmac.compare_digest(expected, proof):
             # Not told to the BMC: it would count towards locking the account.
-            raise WrongPassword("the password is wrong", node=self.name, hint="set its credentials right")
+            raise WrongPassword(
+                "the password is wrong", node=self.name, hint="correct them: strata hardware credentials set"
+            )
         key = suite.mac(password, ours + theirs + who)
         mine = suite.mac(password, theirs + struct.pack("<I", self.id) + who)
         reply = await self._shake(wire.RAKP3, wire.RAKP4, struct.pack("<xxxI", peer) + mine)
         if reply[1] == 0x0F:
-            raise WrongPassword("it refuses our proof of the password", node=self.name)
+            raise WrongPassword("it refuses Strata's proof of the password", node=self.name)
         self._check(reply[1])
         expected = suite.mac(key, ours + struct.pack("<I", peer) + guid)[: suite.code]
         if not hmac.compare_digest(expected, reply[8 : 8 + suite.code]):

@@ -295,7 +295,11 @@ class RedfishClient:
         if now > begin_before:
             raise Unavailable("not begun: no time is left", where=bmc.base)
         if bmc.locked:
-            raise DeviceError(f"not tried: it {bmc.locked}", node=bmc.base, hint="set its credentials right, unlock it")
+            raise DeviceError(
+                f"not tried: it {bmc.locked}",
+                node=bmc.base,
+                hint="correct its credentials (strata hardware credentials set), and unlock it",
+            )
         if now < bmc.quiet_until:
             raise DeviceError(f"not tried: busy for another {bmc.quiet_until - now:.0f} s", node=bmc.base)
 

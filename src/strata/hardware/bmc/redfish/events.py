@@ -57,7 +57,7 @@ class RedfishSubscriptions:
             ours = [at for at, to, about in await self.listening(address) if to == destination and about == context]
             path = ours[0] if ours else ""
         if not path:
-            raise DeviceError("it took a subscription and does not list it", node=target.bmc.base)
+            raise DeviceError("it accepted a subscription, but does not list it", node=target.bmc.base)
         return path
 
     async def unsubscribe(self, address: str, path: str) -> None:

@@ -105,7 +105,7 @@ async def manager(client: RedfishClient, target: Target, *, offering: str = "") 
             uuid = text((await client.features(target.address)).services.get("UUID"))
             paths = manager_of(target.resource, body, managers, uuid, where, offering=offering)
         if not paths:
-            raise NotOffered("it tells of no manager", node=target.bmc.base)
+            raise NotOffered("it lists no manager", node=target.bmc.base)
         if len(paths) > 1:
             listed = ", ".join(name_of(path) for path in paths[:MOST_NAMED])
             raise NotOffered(

@@ -51,14 +51,14 @@ def judge(bmc: Endpoint, method: str, path: str, reply: Reply, now: float, *, pr
             f"it redirects elsewhere ({where}), which is not followed",
             node=bmc.base,
             request=request,
-            hint="give it the address that it wants to go by",
+            hint="set the node's bmc to that address, if it is the right one",
         )
     if status == 412:
-        raise Conflict("it refused: a newer fence or version is there", where=bmc.base)
+        raise Conflict("it refused: a newer command or change was there first", where=bmc.base)
     if status in BUSY_STATUSES:
         seconds = wait(reply) or 5.0
         bmc.quiet_until = now + seconds
-        raise DeviceError(f"busy: it asks for {seconds:.0f} s", node=bmc.base, request=request, reply=said)
+        raise DeviceError(f"busy: it asks to wait {seconds:.0f} s", node=bmc.base, request=request, reply=said)
     if status >= 400:
         words = "" if private else message(reply.body)
         if status in ABSENT_STATUSES:

@@ -61,7 +61,9 @@ class Sessions:
         bmc.refused += 1
         if bmc.refused >= self._wire.settings.wrong_passwords:
             bmc.locked = f"refused the password {bmc.refused} times"
-        raise DeviceError("the password was refused", node=bmc.base, hint="set the BMC's credentials right")
+        raise DeviceError(
+            "the password was refused", node=bmc.base, hint="correct its credentials: strata hardware credentials set"
+        )
 
     async def log_out(self, bmc: Endpoint, address: str) -> None:
         """Give back whatever session may be open, as far as the BMC answers."""

@@ -29,17 +29,30 @@ FIELDS = (
 
 @click.command()
 @click.argument("select", nargs=-1, metavar="NODE | SELECT...", callback=no_blank, shell_complete=complete_select)
-@click.option("-n", "--lines", type=click.IntRange(0, 10_000), default=20, show_default=True, help="So many first.")
-@click.option("--no-follow", is_flag=True, help="Stop after those.")
+@click.option(
+    "-n",
+    "--lines",
+    type=click.IntRange(0, 10_000),
+    default=20,
+    show_default=True,
+    help="Show this many earlier lines first.",
+)
+@click.option("--no-follow", is_flag=True, help="Show the earlier lines and stop.")
 @click.option("--dump", default="", metavar="FIRST-LAST", help="Show a kept excerpt, as an alert's `dump` names it.")
-@click.option("--search", "text", default="", metavar="TEXT", help="Find lines that hold TEXT, in many nodes at once.")
+@click.option(
+    "--search", "text", default="", metavar="TEXT", help="Find lines with TEXT in the consoles of many nodes."
+)
 @click.option("--regex", is_flag=True, help="With --search: TEXT is a regular expression, as in Python.")
 @click.option("--since", type=WHEN, help="With --search: since then, 1h (an hour ago) or a date.")
 @click.option("--until", type=WHEN, help="With --search: until then.")
 @click.option(
-    "--limit", type=click.IntRange(1, 1000), default=100, show_default=True, help="With --search: most lines."
+    "--limit",
+    type=click.IntRange(1, 1000),
+    default=100,
+    show_default=True,
+    help="With --search: show at most this many lines.",
 )
-@click.option("--type", "typing", is_flag=True, help="Also type at it: an interactive terminal. '~.' ends it.")
+@click.option("--type", "typing", is_flag=True, help="Interactive terminal: also send what you type. '~.' ends it.")
 @click.option("--list", "list_", is_flag=True, help="Show how consoles are captured.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON; when following, one object on a line.")
 @pass_session

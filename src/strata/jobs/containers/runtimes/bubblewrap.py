@@ -17,7 +17,7 @@ class Bubblewrap(Plain):
     name = "bubblewrap"
     program = "bwrap"
     install = "apt-get install bubblewrap"
-    abilities = Abilities(writable="it has no overlay, and the image is everybody's", makes_places=False, node_tmp=True)
+    abilities = Abilities(writable="it has no overlay, and all jobs share the image", makes_places=False, node_tmp=True)
 
     def command(self, ready: Ready, argv: Sequence[str], folder: str) -> list[str]:
         """The image read-only, then what lies over it, in order."""

@@ -16,7 +16,7 @@ class Bundle:
     """``runc run`` or ``crun run``."""
 
     abilities = Abilities(
-        user="root", writable="it would write to the image itself, which is everybody's", makes_places=False
+        user="root", writable="it would write to the image itself, which all jobs share", makes_places=False
     )
 
     def __init__(self, program: str) -> None:

@@ -15,7 +15,7 @@ class Charliecloud(Plain):
     program = "ch-run"
     install = "apt-get install charliecloud"
     abilities = Abilities(
-        writable="it would write to the image itself, which is everybody's",
+        writable="it would write to the image itself, which all jobs share",
         homes=("none",),
         own_pids=False,
         hides_devices=False,

@@ -39,7 +39,7 @@ class Enroot(Plain):
     program = "enroot"
     install = "https://github.com/NVIDIA/enroot/blob/master/doc/installation.md"
     abilities = Abilities(
-        writable="it would write to the image itself, which is everybody's",
+        writable="it would write to the image itself, which all jobs share",
         homes=("none", "user"),
         own_pids=False,
         hides_devices=False,

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 @click.command("emergency-revoke")
 @click.argument("select", nargs=-1, required=True, callback=no_blank, shell_complete=complete_select)
 @click.option("--reason", required=True, help="Why; it goes into the audit log.")
-@click.option("--confirm", default="", metavar="TEXT", help="'revoke N nodes', for scripts. Default: ask for it.")
-@click.option("--dry-run", is_flag=True, help="Only say whom it would cut off.")
+@click.option("--confirm", default="", metavar="TEXT", help="'revoke N nodes', for scripts. Default: ask.")
+@click.option("--dry-run", is_flag=True, help="Only show which nodes it would cut off.")
 @click.option(
-    "--wait/--no-wait", default=True, help="Stay until it has ended; exit code 1 if it failed.  [default: wait]"
+    "--wait/--no-wait", default=True, help="Wait until it has ended; exit code 1 if it failed.  [default: wait]"
 )
 @ls.json_option
 @pass_session

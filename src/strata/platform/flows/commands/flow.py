@@ -29,7 +29,7 @@ FIELDS = (
 
 @click.group()
 def flow() -> None:
-    """Do things to nodes in an order, tracked and resumable. Steps change desires, wait, or run commands."""
+    """Run steps over nodes in order, tracked and resumable. Steps change desires, wait, or run commands."""
 
 
 def _read(text: str, source: str) -> Mapping[str, Any]:
@@ -61,11 +61,11 @@ FLOWS.delete("Forget a flow. Runs that are under way go on.", "strata flow delet
 @flow.command()
 @click.argument("name")
 @click.option("--from", "start", default="", metavar="STEP", help="Begin with this step.")
-@click.option("--dry-run", is_flag=True, help="Only say what would be done, as things are now.")
-@click.option("--now", is_flag=True, help="Wait for nothing: every step is begun at once after the other.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be done now.")
+@click.option("--now", is_flag=True, help="Wait for nothing: begin each step right after the one before.")
 @click.option("--reason", default="", help="Why; it goes into the audit log. Needed with --now.")
 @click.option("--confirm", default="", metavar="TEXT", help="'run NAME now on N nodes', for scripts with --now.")
-@click.option("--wait", is_flag=True, help="Stay until it has ended; exit code 1 if it failed.")
+@click.option("--wait", is_flag=True, help="Wait until it has ended; exit code 1 if it failed.")
 @ls.json_option
 @pass_session
 def run(

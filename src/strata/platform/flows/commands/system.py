@@ -27,7 +27,7 @@ FIELDS = (
 
 @click.group()
 def system() -> None:
-    """Start and stop a whole machine: stage by stage, by what each stage needs."""
+    """Start and stop a whole machine, stage by stage, in the order of their needs."""
 
 
 @system.command()
@@ -53,7 +53,7 @@ def put(session: Session, file: Path, as_json: bool) -> None:
 @ls.listing(FIELDS)
 @pass_session
 def status(session: Session, view: ls.Listing) -> None:
-    """Show how each stage is, in the order in which they are started.
+    """Show the state of each stage, in the order in which they are started.
 
     \b
     Example: strata system status
@@ -81,8 +81,8 @@ def _run(
 
 @system.command()
 @click.argument("stages", nargs=-1)
-@click.option("--dry-run", is_flag=True, help="Only say what would be done, as things are now.")
-@click.option("--wait", is_flag=True, help="Stay until it has ended; exit code 1 if it failed.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be done now.")
+@click.option("--wait", is_flag=True, help="Wait until it has ended; exit code 1 if it failed.")
 @ls.json_option
 @pass_session
 def start(session: Session, stages: tuple[str, ...], dry_run: bool, wait: bool, as_json: bool) -> None:
@@ -97,9 +97,9 @@ def start(session: Session, stages: tuple[str, ...], dry_run: bool, wait: bool, 
 
 @system.command()
 @click.argument("stages", nargs=-1)
-@click.option("--confirm", default="", metavar="TEXT", help="'stop N nodes', for scripts. Default: ask for it.")
-@click.option("--dry-run", is_flag=True, help="Only say what would be done, as things are now.")
-@click.option("--wait", is_flag=True, help="Stay until it has ended; exit code 1 if it failed.")
+@click.option("--confirm", default="", metavar="TEXT", help="'stop N nodes', for scripts. Default: ask.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be done now.")
+@click.option("--wait", is_flag=True, help="Wait until it has ended; exit code 1 if it failed.")
 @ls.json_option
 @pass_session
 def stop(session: Session, stages: tuple[str, ...], confirm: str, dry_run: bool, wait: bool, as_json: bool) -> None:

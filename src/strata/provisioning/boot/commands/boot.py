@@ -102,7 +102,7 @@ def script(session: Session, node: str, as_json: bool) -> None:
 @ls.json_option
 @pass_session
 def revoke(session: Session, node: str, as_json: bool) -> None:
-    """Make the certificate of NODE good for nothing; its next boot gets a new one.
+    """Revoke the certificate of NODE. Its next boot gets a new one.
 
     \b
     Example: strata boot revoke n0001
@@ -129,7 +129,9 @@ PROFILES.delete("Delete a profile that no node is set to boot.", "strata boot pr
 @click.argument("name")
 @click.option("--minos", help="The build to boot: 'latest', or 12 digits from 'strata minos list'.")
 @click.option("--parameters", help="Kernel parameters over those of 'default'; '-NAME' removes one.")
-@click.option("--method", type=click.Choice(METHODS), help="How machines are started: PXE, UEFI HTTP boot, a medium.")
+@click.option(
+    "--method", type=click.Choice(METHODS), help="How machines boot: PXE with iPXE, UEFI HTTP boot, or a boot medium."
+)
 @click.option("--description", help="What it is for.")
 @ls.json_option
 @pass_session
@@ -142,7 +144,7 @@ def set_(
     description: str | None,
     as_json: bool,
 ) -> None:
-    """Create a profile, or change what is given of it. Nodes that want it boot again where they must.
+    """Create a profile, or change the options that are given. Nodes that want it reboot if they must.
 
     \b
     Example: strata boot profile set debug --parameters 'loglevel=7 -quiet' --description 'talkative'

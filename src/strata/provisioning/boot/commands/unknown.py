@@ -22,7 +22,7 @@ FIELDS = (
 
 @click.group()
 def unknown() -> None:
-    """Adopt machines that booted and that nobody knows."""
+    """Adopt machines that booted and are not nodes yet."""
 
 
 _UNKNOWN = Named(unknown, "machine", "/v1/boot/unknown", FIELDS)

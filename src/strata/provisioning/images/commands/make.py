@@ -36,9 +36,9 @@ PATH = click.Path(path_type=Path)
 @click.argument("source")
 @click.option("--name", required=True, help="Name of the image here.")
 @click.option("--tag", default="latest", show_default=True, help="Its tag.")
-@click.option("--ref", default="", help="Which image of an archive that holds several.")
-@click.option("--unsigned", is_flag=True, help="Take it as new, whatever signed release it carries.")
-@click.option("--wait/--no-wait", default=True, help="Stay until it is done.")
+@click.option("--ref", default="", help="Image to take, if an archive holds several.")
+@click.option("--unsigned", is_flag=True, help="Import it as a new image, even if it carries a signed release.")
+@click.option("--wait/--no-wait", default=True, help="Wait until it is done.")
 @ls.json_option
 @pass_session
 def import_(
@@ -65,7 +65,7 @@ def import_(
 @click.argument("recipe", type=PATH)
 @click.option("--name", required=True, help="Name of the image.")
 @click.option("--tag", default="latest", show_default=True, help="Its tag.")
-@click.option("--wait/--no-wait", default=True, help="Stay until it is done.")
+@click.option("--wait/--no-wait", default=True, help="Wait until it is done.")
 @ls.json_option
 @pass_session
 def build(session: Session, recipe: Path, name: str, tag: str, wait: bool, as_json: bool) -> None:
@@ -85,7 +85,7 @@ def build(session: Session, recipe: Path, name: str, tag: str, wait: bool, as_js
 @ls.json_option
 @pass_session
 def export(session: Session, image: str, file: Path, as_json: bool) -> None:
-    """Write an image, with its signed release, to a file that 'import' takes. Other tools do, too.
+    """Write an image, with its signed release, to a file. 'strata image import' and other tools can read it.
 
     \b
     Example: strata image export debian:12 debian.tar

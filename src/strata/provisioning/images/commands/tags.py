@@ -73,7 +73,7 @@ def list_(session: Session, view: ls.Listing) -> None:
 @ls.json_option
 @pass_session
 def show(session: Session, image: str, as_json: bool) -> None:
-    """Show one image: how it runs, its layers, what the name's tags stood for before.
+    """Show one image: how it runs, its layers, and the earlier releases of its tags.
 
     \b
     Example: strata image show debian:12
@@ -89,7 +89,7 @@ def show(session: Session, image: str, as_json: bool) -> None:
 def diff(session: Session, before: str, after: str, as_json: bool) -> None:
     """Compare two images, file by file and package by package; exit code 1 if they differ.
 
-    AFTER is NAME:TAG, NAME@SERIAL (also a former one) or sha256:....
+    AFTER is NAME:TAG, NAME@SERIAL (earlier releases too) or sha256:....
 
     \b
     Example: strata image diff debian:12 debian:candidate
@@ -141,7 +141,7 @@ def verify(session: Session, image: str, as_json: bool) -> None:
 @ls.json_option
 @pass_session
 def tag(session: Session, source: str, image: str, as_json: bool) -> None:
-    """Give an image one more tag; exit code 5 if there is such a tag already.
+    """Give an image one more tag; exit code 5 if the tag exists already.
 
     \b
     Example: strata image tag debian:12 debian:production
@@ -157,7 +157,7 @@ def tag(session: Session, source: str, image: str, as_json: bool) -> None:
 def promote(session: Session, source: str, image: str, as_json: bool) -> None:
     """Point a tag to another image, as a new release; nodes that want the tag follow.
 
-    SOURCE is NAME:TAG, NAME@SERIAL (a former one: the way back) or sha256:....
+    SOURCE is NAME:TAG, NAME@SERIAL (an earlier release, to go back) or sha256:....
 
     \b
     Example: strata image promote debian:candidate debian:production
@@ -197,7 +197,7 @@ def delete(session: Session, image: str, as_json: bool) -> None:
 @ls.json_option
 @pass_session
 def undelete(session: Session, image: str, as_json: bool) -> None:
-    """Take the last deletion of a tag back.
+    """Undo the last deletion of a tag.
 
     \b
     Example: strata image undelete debian:old
@@ -206,8 +206,10 @@ def undelete(session: Session, image: str, as_json: bool) -> None:
 
 
 @click.command()
-@click.option("--dry-run", is_flag=True, help="Only say what would go.")
-@click.option("--keep", type=DURATION, default="7d", show_default=True, help="Keep what stood for a tag since then.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be removed.")
+@click.option(
+    "--keep", type=DURATION, default="7d", show_default=True, help="Keep images that a tag stood for within this time."
+)
 @ls.json_option
 @pass_session
 def gc(session: Session, dry_run: bool, keep: float, as_json: bool) -> None:

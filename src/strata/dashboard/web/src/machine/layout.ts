@@ -57,7 +57,7 @@ export function byPlace(machine: Machine): Layout {
     entry(entry(inCabinet, chassis, () => new Map<number, number[]>()), slot, () => []).push(position);
   });
   const plans = sorted(cabinets).map(([number, chassis]) => cabinetPlan(`x${number}`, chassis, machine));
-  if (elsewhere.length) plans.push(squarePlan(plans.length ? "no place known" : "", elsewhere));
+  if (elsewhere.length) plans.push(squarePlan(plans.length ? "no known place" : "", elsewhere));
   return arranged(plans, machine.names.length);
 }
 

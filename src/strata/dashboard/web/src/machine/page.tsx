@@ -76,7 +76,7 @@ export function MachinePage() {
     if (search) void find(search);
   }, []);
 
-  if (!now) return <p aria-busy={!trouble}>{trouble || "Looking at the machine …"}</p>;
+  if (!now) return <p aria-busy={!trouble}>{trouble || "Loading the machine …"}</p>;
   const counts = ordered(column?.counts() ?? []);
   const found = column ? looks(column.words) : [];
   const choices = [...(shownMachine?.columns.keys() ?? []), ...(past ? [] : measurable())];

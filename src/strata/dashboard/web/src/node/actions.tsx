@@ -18,20 +18,20 @@ export function Actions({ node, after }: { node: Node; after: () => void }) {
       may("change desire") && !off,
       {
         title: `Power off ${node.name}?`,
-        text: "From now on it should be off. It is drained first where a workload manager has it; nothing switches it on again until somebody wants that.",
+        text: "If a workload manager uses it, it is drained first. It then stays off until somebody switches it on.",
         button: "Power off",
         act: want("power", "off"),
       },
     ],
     [
       may("change desire") && off,
-      { title: `Power on ${node.name}?`, text: "From now on it should be on.", button: "Power on", act: want("power", "on") },
+      { title: `Power on ${node.name}?`, text: "It is switched on, and stays on.", button: "Power on", act: want("power", "on") },
     ],
     [
       may("change bmc"),
       {
         title: `Power cycle ${node.name}?`,
-        text: "Its power goes away at once and comes back. What runs on it is lost.",
+        text: "Its power is cut at once and comes back. What runs on it is lost.",
         button: "Power cycle",
         act: () => act("POST", "/v1/bmc/power", { select, action: "cycle" }),
       },
@@ -40,7 +40,7 @@ export function Actions({ node, after }: { node: Node; after: () => void }) {
       may("create hold") && !node.hold,
       {
         title: `Hold ${node.name}?`,
-        text: "Nothing acts on it any more until a person releases it.",
+        text: "Strata does nothing to it until a person releases it.",
         button: "Hold",
         reason: true,
         act: (reason) => act("POST", "/v1/holds", { select, reason }),
@@ -50,7 +50,7 @@ export function Actions({ node, after }: { node: Node; after: () => void }) {
       may("delete hold") && node.hold,
       {
         title: `Release ${node.name}?`,
-        text: `${node.hold?.author} holds it: ${node.hold?.reason}. It goes back to the automation.`,
+        text: `${node.hold?.author} holds it: ${node.hold?.reason}. Strata looks after it again.`,
         button: "Release",
         act: () => act("DELETE", "/v1/holds", undefined, { select }),
       },
@@ -59,7 +59,7 @@ export function Actions({ node, after }: { node: Node; after: () => void }) {
       may("change desire") && (node.fault || node.state === "faulted"),
       {
         title: `Try ${node.name} again?`,
-        text: "Its failures are forgotten, and what is wanted of it is tried anew.",
+        text: "Its failures are forgotten, and Strata tries again to bring it to its goal.",
         button: "Try again",
         act: () => act("POST", "/v1/retries", { select }),
       },
@@ -68,7 +68,7 @@ export function Actions({ node, after }: { node: Node; after: () => void }) {
       may("change desire") && names.length > 0,
       {
         title: `What should ${node.name} run?`,
-        text: "It is drained first where a workload manager has it.",
+        text: "If a workload manager uses it, it is drained first.",
         button: "Set",
         label: "Personality",
         choices: names,

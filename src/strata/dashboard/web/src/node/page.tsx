@@ -39,7 +39,7 @@ export function NodePage({ name }: { name: string }) {
   useEffect(() => {
     if (glimpse) look();
   }, [glimpse]);
-  if (!node.value) return node.problem ? <Failure problem={node.problem} /> : <p aria-busy="true">Looking at {name} …</p>;
+  if (!node.value) return node.problem ? <Failure problem={node.problem} /> : <p aria-busy="true">Loading {name} …</p>;
   const found = node.value;
   return (
     <section class="node">
@@ -113,7 +113,7 @@ export function StateBadge({ state }: { state: string }) {
 
 function PlanList({ plan }: { plan: Plan | undefined }) {
   if (!plan) return null;
-  if (plan.status === "unreachable") return <p>No way leads there: {plan.reason}</p>;
+  if (plan.status === "unreachable") return <p>It cannot get there: {plan.reason}</p>;
   if (!plan.steps.length) return null;
   return (
     <>

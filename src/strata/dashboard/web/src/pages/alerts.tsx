@@ -33,7 +33,7 @@ export function AlertsPage() {
           <input type="checkbox" role="switch" checked={all} onChange={(event) => setAll(event.currentTarget.checked)} /> Also those that are over
         </label>
       </p>
-      {alerts.value && !alerts.value.items.length && <p>{all ? "There never was an alert." : "Nothing needs you: no alert is open."}</p>}
+      {alerts.value && !alerts.value.items.length && <p>{all ? "There has been no alert yet." : "Nothing needs you: no alert is open."}</p>}
       {Boolean(alerts.value?.items.length) && (
       <Table head={["severity", "where", "what", "since", "last", "times", "state", ""]} label="Alerts">
         {alerts.value?.items.map((one) => (

@@ -39,7 +39,7 @@ export function ModelPage() {
   if (!model.value) return <Failure problem={model.problem} />;
   return (
     <section>
-      <p>Each box is something that can be true of a node, with how many nodes are there now; each arrow a step, with how many are on it. Choose a value to see its nodes. Where a value can be anything, <em>wanted</em> is the one that a node should have and <em>other</em> any other; which there are is listed below.</p>
+      <p>Each box is a value of a variable, with the number of nodes that have it now. Each arrow is a mutation, with the number of nodes that it is changing. Choose a value to see its nodes. Where a value can be anything, <em>wanted</em> is the one that a node should have and <em>other</em> any other; which there are is listed below.</p>
       <div class="graphs">
         {Object.values(model.value.variables).map((variable) => (
           <VariableGraph key={variable.name} variable={variable} mutations={Object.values(model.value!.mutations).filter((one) => one.variable === variable.name)} />

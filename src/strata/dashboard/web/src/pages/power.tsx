@@ -64,7 +64,7 @@ export function PowerPage() {
         {limit !== null && <progress value={now?.now ?? 0} max={limit} aria-label="The machine against its limit" />}
         <small>
           {now ? ` ${now.measured} of ${now.nodes} nodes measured` : ""}
-          {site?.over ? ` – ${watts(site.over)} too much may be drawn; it is being lowered` : ""}
+          {site?.over ? ` – ${watts(site.over)} over the limit may be drawn; caps are being lowered` : ""}
           {site?.error ? ` – ${site.error}` : ""}
         </small>
       </p>
@@ -76,7 +76,7 @@ export function PowerPage() {
             {cabinets.value?.items.slice(0, 200).map((one) => (
               <tr key={one.name}>
                 <th scope="row">
-                  {one.name || "no place known"}{" "}
+                  {one.name || "no known place"}{" "}
                   {one.measured < one.nodes && (
                     <small>
                       {one.measured} of {one.nodes} nodes measured
@@ -117,7 +117,7 @@ export function PowerPage() {
             ))}
           </ul>
           <h3>Energy of jobs</h3>
-          {jobs.value && !jobs.value.items.length && <p>No job was told of yet.</p>}
+          {jobs.value && !jobs.value.items.length && <p>No job has been recorded yet.</p>}
           {Boolean(jobs.value?.items.length) && (
           <Table head={["job", "user", "nodes", "W per node", "MJ"]} label="Power of jobs">
             {jobs.value?.items.slice(0, 30).map((job) => (

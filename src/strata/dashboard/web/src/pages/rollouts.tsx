@@ -109,7 +109,7 @@ function One({ rollout, after }: { rollout: Rollout; after: () => void }) {
               after={after}
               question={{
                 title: `Pause ${name}?`,
-                text: "No more nodes begin. Those that have begun go on to their end.",
+                text: "No further nodes begin. Those that have begun are finished.",
                 button: "Pause",
                 reason: true,
                 act: (reason) => act("POST", `${path}/pause`, { reason }),
@@ -121,7 +121,7 @@ function One({ rollout, after }: { rollout: Rollout; after: () => void }) {
               after={after}
               question={{
                 title: `Resume ${name}?`,
-                text: "It goes on. Nodes that have failed go back, and do not count any more.",
+                text: "The rollout continues. Nodes that have failed are rolled back, and no longer count as failed.",
                 button: "Resume",
                 act: () => act("POST", `${path}/resume`),
               }}
@@ -131,11 +131,11 @@ function One({ rollout, after }: { rollout: Rollout; after: () => void }) {
             after={after}
             question={{
               title: `Abort ${name}?`,
-              text: "Nodes that have not begun want what they wanted before.",
+              text: "Nodes that have not begun get their earlier desires back.",
               button: "Abort",
               reason: true,
-              choices: ["leave nodes that have it", "take all nodes back"],
-              act: (reason, choice) => act("POST", `${path}/abort`, { reason, rollback: choice === "take all nodes back" }),
+              choices: ["leave nodes that have changed", "roll all nodes back"],
+              act: (reason, choice) => act("POST", `${path}/abort`, { reason, rollback: choice === "roll all nodes back" }),
             }}
           />
         </div>

@@ -30,7 +30,7 @@ class ScratchDriver:
     async def act(self, mutation: Mutation, batch: Batch) -> Outcomes:
         """Format the disks, unless the lead has run out meanwhile."""
         if time.monotonic() >= batch.valid_until:
-            return Outcomes.all(Outcome.FENCED, len(batch), "the lead ran out")
+            return Outcomes.all(Outcome.FENCED, len(batch), "this controller no longer leads the node")
         await asyncio.to_thread(self._format, batch.names)
         return Outcomes.all(Outcome.DONE, len(batch))
 
