@@ -255,7 +255,7 @@ async def test_a_commit_that_nobody_pushed_is_trouble_of_the_layer_and_no_nodes_
     [
         ("commit: main\n", "line 4, column 9"),
         (f"commit: {'a' * 40}\nvars: {{db_password: x}}\n", "looks like a secret"),
-        ("", "has a commit"),
+        ("", "must have a commit"),
         (f"commit: {'a' * 40}\ntimeout: 1s\n", "line 5, column 10"),
     ],
 )

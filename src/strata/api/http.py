@@ -87,7 +87,7 @@ async def expected_revision(request: AnyRequest, current: Callable[[], Awaitable
     match, none = request.headers.get("if-match"), request.headers.get("if-none-match")
     if none is not None:
         if none.strip() != "*" or match is not None:
-            raise BadRequest("only '*' makes sense here: create, never replace", where="If-None-Match")
+            raise BadRequest("it takes only '*': create, never replace", where="If-None-Match")
         return 0
     if match is None:
         return None
@@ -109,7 +109,7 @@ def _tag_revision(text: str) -> int:
     found = _TAG.match(text)
     if found is None:
         raise BadRequest(
-            'an entity tag that we gave looks like "12" or W/"12-345"',
+            'not an ETag of this service, such as "12" or W/"12-345"',
             where="If-Match",
             hint="send back the ETag of your last GET",
         )

@@ -68,7 +68,7 @@ class Named(Generic[S]):
 
         view = get_type_hints(call)["return"]
         declare(handle, called, call.__doc__, {"return": cast("Any", Response)[view]})
-        also = {304: answers(None, "You have it already.")}
+        also = {304: answers(None, "Your copy is current (`If-None-Match`).")}
         self.routes.made.append(get(self._one, tags=[self._tag], **needs("read", self._kind, 404, also=also))(handle))
 
     def put(

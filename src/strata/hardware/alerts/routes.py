@@ -21,7 +21,7 @@ _ROUTES.get(
     "list_alerts",
     "/v1/alerts",
     AlertService.alerts,
-    everything=Annotated[bool, QueryParameter(name="all", description="Also those that are over.")],
+    everything=Annotated[bool, QueryParameter(name="all", description="Also alerts that are over.")],
     limit=Limit,
     cursor=Cursor,
 )

@@ -275,7 +275,11 @@ class Webhooks:
     async def put(self, author: str, name: str, url: str, least: Severity, secret: bytes | None) -> None:
         """Create or replace one. Without a ``secret`` the one that is there stays."""
         host = _host(url)
-        refuse_login(url, "url", hint="sign deliveries with a secret, or have the receiver know them by their address")
+        refuse_login(
+            url,
+            "url",
+            hint="sign deliveries with a secret, or give the receiver an address with a secret part in its path",
+        )
         key = PREFIX + name
         before = self.records.get(name)
         sealed = self._seal.seal(secret, key) if secret is not None else before.secret if before else None

@@ -82,7 +82,8 @@ def render(
 @ls.listing(DRIFT)
 @pass_session
 def drift(session: Session, select: tuple[str, ...], view: ls.Listing) -> None:
-    """List files and settings of nodes that differ from what was delivered. What agents have
+    """List files and settings of nodes that differ from what was delivered. Without SELECT, of all
+    nodes. What agents have
     corrected is listed too.
 
     \b

@@ -128,20 +128,20 @@ def _choices(attribute: Attribute) -> Sequence[int]:
 def _wrong(attribute: Attribute, value: int) -> BadRequest | None:
     """Why the processors cannot have it, whatever else is set."""
     if attribute == "freq":
-        return BadRequest("the clock itself is not set, only its limits", where=attribute)
+        return BadRequest("the frequency itself cannot be set, only its limits", where=attribute)
     low, *_, high = _choices(attribute)
     if low <= value <= high:
         return None
     if attribute == "sleep-limit":
         return BadRequest(f"{value} is not a sleep state", where=attribute, hint=f"{low} to {high}")
-    return BadRequest(f"{value} is not from {low} to {high} kHz", where=attribute)
+    return BadRequest(f"{value} kHz is outside {low} to {high} kHz", where=attribute)
 
 
 def _changed(limits: dict[Attribute, int], attribute: Attribute, value: int) -> Value:
     tried = {**limits, attribute: value}
     if tried["freq-min"] > tried["freq-max"]:
         other = limits["freq-max" if attribute == "freq-min" else "freq-min"]
-        return Value(trouble=str(BadRequest(f"{value} is beyond the other limit, {other} kHz", where=attribute)))
+        return Value(trouble=str(BadRequest(f"{value} kHz is beyond the other limit, {other} kHz", where=attribute)))
     limits[attribute] = value
     return Value(value, time.time())
 

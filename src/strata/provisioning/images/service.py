@@ -98,7 +98,7 @@ class ImageService:
         await self._images.catalogue.delete(who.name, f"{name}:{tag}")
 
     async def undelete(self, who: Principal, name: str, tag: str) -> iv.ImageView:
-        """Take the last deletion of a tag back."""
+        """Undo the last deletion of a tag."""
         await self._images.catalogue.undelete(who.name, f"{name}:{tag}")
         return self._view(f"{name}:{tag}")
 
