@@ -83,8 +83,7 @@ def render(
 @pass_session
 def drift(session: Session, select: tuple[str, ...], view: ls.Listing) -> None:
     """List files and settings of nodes that differ from what was delivered. Without SELECT, of all
-    nodes. What agents have
-    corrected is listed too.
+    nodes. What agents have corrected is listed too.
 
     \b
     Example: strata config drift @compute
