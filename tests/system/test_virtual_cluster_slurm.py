@@ -392,7 +392,7 @@ def dask_scheduler(cluster: Cluster, command: str) -> Iterator[str]:
     """Where it is: beside the service."""
     words = shlex.split(command, comments=True)
     address = f"tcp://{cluster.described.server}:8786"
-    assert words[0] == "strata" and address in words
+    assert words[:5] == ["strata", "virtual", "run", "--", "dask-scheduler"] and address in words
     with subprocess.Popen(cluster.command(*words[1:]), env=cluster.environment, stderr=subprocess.DEVNULL) as process:
         try:
             yield address
