@@ -3,7 +3,7 @@
 A block is fenced with ``console`` (lines that begin with ``$ `` are commands, the rest is what they print) or ``sh``
 (all lines are commands). Comments on the lines before it may say:
 
-- ``not run: REASON``; or ``run by: tests/FILE.py::TEST, ...``, where these tests run the same commands: they must
+- ``run by: tests/FILE.py::TEST, ...``, where these tests run the same commands: they must
   exist, and take the commands from here (``taken_from_pages``) or have their words in them; or ``run by: make
   test-deb``, which takes them from here too;
 - ``exit: CODE`` of each command, if it is not 0;
@@ -47,7 +47,7 @@ MARK = "@@@ "
 RUN = sorted(page for kind in ("how-to", "explanation") for page in (DOCS / kind).glob("*.md"))
 """Pages whose commands are run, beside the tutorials."""
 
-_SAID = ("not run", "run by", "exit", "only", "on", "first", "here", "typed", "stopped", "seen", "as")
+_SAID = ("run by", "exit", "only", "on", "first", "here", "typed", "stopped", "seen", "as")
 _COMMENT = re.compile(rf"<!-- ({'|'.join(_SAID)}):\s*(.*?)\s*-->\Z", re.DOTALL)
 _SERVICE = re.compile(r"^<!-- service: (\w+) -->$", re.MULTILINE)
 _FENCE = re.compile(r"```(\w*)\s*\Z")
@@ -67,8 +67,6 @@ class Block(NamedTuple):
     page: Path
     line: int
     commands: tuple[Command, ...]
-    not_run: str | None
-    """Why it is not run; None: it is."""
     run_by: str
     """The test that runs it instead, ``FILE::NAME``; empty: none."""
     exit: int
@@ -113,7 +111,6 @@ def blocks(page: Path) -> Iterator[Block]:
                 page,
                 number + 1,
                 tuple(_commands(fence[1], lines[number + 1 : end])),
-                next(iter(said["not run"]), None),
                 next(iter(said["run by"]), ""),
                 int(next(iter(said["exit"]), 0)),
                 next(iter(said["only"]), ""),
@@ -159,7 +156,7 @@ def _commands(kind: str, lines: list[str]) -> Iterator[Command]:
 
 def run_on(page: Path, cluster: str = "simulated", *, service: str | None = None) -> list[Block]:
     """The blocks of a page that are run on such a cluster beside such a service (None: any), in order."""
-    found = (block for block in blocks(page) if block.not_run is None and not block.run_by)
+    found = (block for block in blocks(page) if not block.run_by)
     return [block for block in found if block.only in ("", cluster) and service in (None, block.service)]
 
 

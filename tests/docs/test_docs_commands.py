@@ -119,12 +119,6 @@ def test_an_argument_that_a_command_does_not_take_is_noticed() -> None:
         accept(["status", "site.yaml"], "here")
 
 
-def test_every_block_that_is_not_run_says_why() -> None:
-    for block in every_block():
-        if block.not_run is not None:
-            assert len(block.not_run.split()) >= 4, f"{block.place} gives no reason: {block.not_run!r}"
-
-
 def test_every_block_that_another_test_runs_names_one_that_has_its_words() -> None:
     instead = [block for block in every_block() if block.run_by]
     assert [f"{block.place}: {missing}" for block in instead for missing in has_words(block)] == []

@@ -137,7 +137,7 @@ exec unshare --net bash -e -c '
     trap "podman stop -t 60 $id > stop.log; wait" EXIT
     for _ in $(seq 300); do podman exec $id strata status > status.log 2>&1 && break; sleep 0.2; done
     podman exec $id strata status || { cat run.log; exit 1; }
-    curl -sk https://127.0.0.1:8443/v1/version > /dev/null
+    curl -sfk -o front.html https://127.0.0.1:8443/
     podman exec $id strata up --simulated --nodes 4 --listen 127.0.0.1:0 --state-dir /var/lib/strata/tried
     podman exec $id strata down --delete --state-dir /var/lib/strata/tried < /dev/null
     echo "the container: passed"' bash "$3"

@@ -259,6 +259,7 @@ COMPUTED: dict[str, tuple[str, ...]] = {
     "tests/support/virtual_cluster.py::run": (),
     "tests/system/test_slurm_accounting.py::running": ("env", "mariadbd"),
     "tests/system/test_virtual_cluster_slurm.py::_said": ("sbatch", "sinfo", "squeue"),
+    "tests/system/test_virtual_cluster_slurm.py::dask_scheduler": ("dask-scheduler",),  # by strata itself
     "tests/support/virtual_cluster.py::start": (),
     "tests/support/fake_kubernetes.py::_run": ("sh",),  # what jobs run
     "tests/support/grid_engine.py::run": ("qconf", "qdel", "qhost", "qmod", "qstat", "qsub", "spooldefaults"),

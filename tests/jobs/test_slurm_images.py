@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import re
+import shlex
 import shutil
+import socket
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from docs.docs_support import taken_from_pages
 from support.native import AS_USER, USER, compiled, copy_into, give, open_folder, small_image
 from support.slurm import Slurm
 
@@ -217,7 +220,12 @@ def test_an_mpi_job_on_two_nodes_gets_the_right_sum_in_the_default_image(site: S
     program = compiled(Path(__file__).with_name("sum.c"), image / "bin/sum", "-l:libmpi.so.40")
     copy_into(image, [libraries / "libmpi.so.40", *loaded])
     assert program.exists()
-    assert site.run("srun", "-N2", "--mpi=pmix", "/bin/sum") == "2 ranks, sum 3, in the image 2"
+    commands = taken_from_pages(
+        "tests/jobs/test_slurm_images.py::test_an_mpi_job_on_two_nodes_gets_the_right_sum_in_the_default_image"
+    )
+    site.promote("one", opt_out="yes")
+    said = [site.run(*shlex.split(command, comments=True)) for command in commands]
+    assert said == ["2 ranks, sum 3, in the image 2", "two", socket.gethostname()]
     # Two on each node: they share memory there.
     assert site.run("srun", "-N2", "-n4", "-O", "--mpi=pmix", "/bin/sum") == "4 ranks, sum 10, in the image 4"
 

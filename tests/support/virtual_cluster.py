@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -85,6 +85,23 @@ class Cluster:
         done = self.run(*arguments, limit=limit)
         assert done.code == 0, f"strata {' '.join(map(str, arguments))}: {done.code}\n{done.out}\n{done.err}"
         return done
+
+    def typed(self, commands: Sequence[str], folder: Path | None = None, **more: str) -> str:
+        """What commands of a page print, one after the other in a shell; each must succeed."""
+        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        done = subprocess.run(
+            ["bash", "-e", "-o", "pipefail", "-c", "\n".join(commands)],
+            env={**self.environment, "PATH": path, **more},
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=540,
+            check=False,
+        )
+        assert done.returncode == 0, (commands, done.stdout, done.stderr)
+        return done.stdout
 
     def json(self, *arguments: object, limit: float = 120.0) -> Any:
         """What ``strata ARGUMENTS --json`` says."""

@@ -89,19 +89,9 @@ class Jobs:
         """Why it is drained."""
         return self._said(["sinfo", "-h", "-n", node, "-o", "%E"]).strip()
 
-    def typed(self, commands: list[str]) -> str:
-        """What commands of a page print, one after the other in a shell."""
-        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-        done = subprocess.run(
-            ["bash", "-e", "-o", "pipefail", "-c", "\n".join(commands)],
-            env={**self._environment, **self._cluster.environment, "PATH": path},
-            capture_output=True,
-            text=True,
-            timeout=CHANGE,
-            check=False,
-        )
-        assert done.returncode == 0, (done.stdout, done.stderr)
-        return done.stdout
+    def typed(self, commands: list[str], folder: Path | None = None) -> str:
+        """What commands of a page print, with this Slurm's where they are typed."""
+        return self._cluster.typed(commands, folder, SLURM_CONF=self._environment["SLURM_CONF"])
 
     def _said(self, command: list[str]) -> str:
         done = subprocess.run(command, env=self._environment, capture_output=True, text=True, timeout=120, check=False)
@@ -166,6 +156,10 @@ def test_up_ends_with_a_job_on_all_nodes_and_says_so(up: tuple[Cluster, str], jo
     cluster, said = up
 
     assert f"srun -N2 hostname: {ONE} {TWO}" in said
+    commands = taken_from_pages(
+        "tests/system/test_virtual_cluster_slurm.py::test_up_ends_with_a_job_on_all_nodes_and_says_so"
+    )
+    assert sorted(jobs.typed(commands).split()) == list(BOTH)
     assert srun(cluster) == list(BOTH)
     wait_idle(cluster, jobs)
     [slurm] = cluster.json("workload", "list")
@@ -185,7 +179,10 @@ def test_its_slurm_is_used_as_the_pages_say(cluster: Cluster, jobs: Jobs):
 def test_the_cluster_is_what_its_repository_says(cluster: Cluster):
     site = cluster.state / "site"
 
-    assert cluster.strata("config", "plan", site).out.startswith("nothing would change")
+    commands = taken_from_pages(
+        "tests/system/test_virtual_cluster_slurm.py::test_the_cluster_is_what_its_repository_says"
+    )
+    assert cluster.typed(commands).startswith("nothing would change")
     assert cluster.json("config", "status")["nodes"] == 2
     [shown] = [one for one in cluster.json("config", "show", ONE, site, "--explain") if one["field"] == "nid"]
     assert (str(shown["value"]), shown["layer"]) == ("1", "system")
@@ -283,14 +280,17 @@ def test_a_job_runs_in_a_container_on_a_node_that_has_the_runner_alone(
 def test_a_new_image_rolls_through_while_jobs_run_and_none_is_lost(cluster: Cluster, jobs: Jobs, tmp_path: Path):
     boots = {node: cluster.sh(node, BOOT_ID) for node in BOTH}
     (tmp_path / "second.yaml").write_text('from: slurm:1\nfiles: [{path: /etc/motd, content: "second"}]\n')
-    cluster.strata("image", "build", tmp_path / "second.yaml", "--name", "slurm", "--tag", "2", limit=240)
+    build, promote, look = taken_from_pages(
+        "tests/system/test_virtual_cluster_slurm.py::test_a_new_image_rolls_through_while_jobs_run_and_none_is_lost"
+    )
+    cluster.typed([build], tmp_path)
     old, began = cluster.json("personality", "show", "slurm")["digest"], time.time()
     assert cluster.json("accelerator", "nodes") == []
     rules = shlex.quote(json.dumps(RULE))
     cluster.sh(ONE, f"mkdir -p /etc/strata; echo {rules} >/etc/strata/accelerators.json", "--minos")
 
     with jobs.none_lost() as drained:
-        cluster.strata("image", "promote", "slurm:2", "slurm:1")
+        cluster.typed([promote, look])
 
         def rolled() -> bool:
             jobs.go_on()
@@ -392,7 +392,7 @@ def dask_scheduler(cluster: Cluster, command: str) -> Iterator[str]:
     """Where it is: beside the service."""
     words = shlex.split(command, comments=True)
     address = f"tcp://{cluster.described.server}:8786"
-    assert words[0] == "strata" and address in words
+    assert words[:5] == ["strata", "virtual", "run", "--", "dask-scheduler"] and address in words
     with subprocess.Popen(cluster.command(*words[1:]), env=cluster.environment, stderr=subprocess.DEVNULL) as process:
         try:
             yield address
@@ -530,7 +530,11 @@ def test_idle_nodes_go_off_and_a_job_brings_them_back_through_capmc_and_through_
     cluster: Cluster, jobs: Jobs
 ):
     programs = cluster.state / up_slurm.FOLDER / up_slurm.PROGRAMS
-    cluster.strata("up", "--idle-off", "5s")
+    commands = taken_from_pages(
+        "tests/system/test_virtual_cluster_slurm.py::"
+        "test_idle_nodes_go_off_and_a_job_brings_them_back_through_capmc_and_through_our_programs"
+    )
+    cluster.typed(commands[::-1])  # the one about idle nodes last: they go off at once
     by_capmc(cluster, programs / "strata-slurm-suspend", "node_off")
     by_capmc(cluster, programs / "strata-slurm-resume", "node_reinit")
 
