@@ -199,7 +199,7 @@ async def test_a_fleet_of_dead_bmcs_holds_nobody_up_either(bmc: FakeIpmiBmc) -> 
             await client.ask(bmc.address, 0x06, 0x01)
             assert not any(wait.done() for wait in waits)
             assert all(isinstance(wrong, DeviceError) for wrong in await asyncio.gather(*waits, return_exceptions=True))
-        assert (client._room._value, client._silent._value) == (4, 2)
+        assert (client._pace._slots._value, client._silent._slots._value) == (4, 2)
     finally:
         await client.close()
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import TypeVar
 
@@ -43,9 +44,9 @@ class Place:
 
 
 class Pace:
-    """``at_once`` that answer within ``patience`` seconds, and ``at_most`` in all."""
+    """``at_once`` that answer within ``patience`` seconds, and ``at_most`` in all (default: any number)."""
 
-    def __init__(self, *, at_once: int, patience: float, at_most: int) -> None:
+    def __init__(self, *, at_once: int, patience: float, at_most: int = sys.maxsize) -> None:
         self._patience = patience
         self._slots = asyncio.Semaphore(at_once)
         self._room = asyncio.Semaphore(at_most)

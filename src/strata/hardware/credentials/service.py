@@ -136,24 +136,26 @@ class BmcCredentialService:
         beside(self._tasks, self._unlock_many(meant))
 
     async def _unlock_many(self, meant: Callable[[str], bool]) -> None:
-        for number, node in enumerate(list(self._service.registry.roster.nodes), 1):
-            if node is not None and node.bmc:
-                with suppress(StrataError, ValueError):  # ValueError: what is written there is no address
-                    if meant(node.bmc):
-                        self._unlock(node.bmc)
-            if number % _BREATH == 0:
-                await asyncio.sleep(0)
+        async for bmc in self._addresses():
+            with suppress(StrataError, ValueError):  # ValueError: what is written there is no address
+                if meant(bmc):
+                    self._unlock(bmc)
 
     async def _uses(self) -> Counter[str]:
         """How many nodes' BMCs each pattern is the best for."""
         used: Counter[str] = Counter()
+        async for bmc in self._addresses():
+            with suppress(ValueError):  # what is written there is no address
+                used[self._credentials.route(bmc)] += 1
+        return used
+
+    async def _addresses(self) -> AsyncIterator[str]:
+        """Those of all nodes' BMCs."""
         for number, node in enumerate(list(self._service.registry.roster.nodes), 1):
             if node is not None and node.bmc:
-                with suppress(ValueError):  # what is written there is no address
-                    used[self._credentials.route(node.bmc)] += 1
+                yield node.bmc
             if number % _BREATH == 0:
                 await asyncio.sleep(0)
-        return used
 
     async def _rotate_many(self, arguments: Mapping[str, Any], position: Any) -> AsyncIterator[Step]:
         registry = self._service.registry

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from urllib.parse import urlsplit
 
@@ -213,38 +214,42 @@ async def ping(hosts: Sequence[str], settings: ScanSettings, port: int = RMCP_PO
         by_version.setdefault(6 if ":" in host else 4, []).append(host)
     found: set[str] = set()
     for version, some in by_version.items():
-        asked = set(some)
-        transport, _ = await loop.create_datagram_endpoint(
-            lambda asked=asked: _Pongs(asked, found),  # type: ignore[misc]
-            local_addr=("::" if version == 6 else "0.0.0.0", 0),
-        )
+        pongs = _Answers(_ponged)
+        local = ("::" if version == 6 else "0.0.0.0", 0)
+        transport, _ = await loop.create_datagram_endpoint(lambda pongs=pongs: pongs, local_addr=local)  # type: ignore[misc]
         try:
             for _ in range(2):
                 for at in range(0, len(some), _BURST):
                     for host in some[at : at + _BURST]:
-                        if host not in found:
+                        if host not in pongs.found:
                             transport.sendto(_PING + b"\x01\x00\x00", (host, port))
                     if at + _BURST < len(some):
                         await asyncio.sleep(_BURST / settings.per_second)
-                if found >= asked:
+                if pongs.found.issuperset(some):
                     break
                 await asyncio.sleep(settings.patience / 2)
         finally:
             transport.close()
+        found |= pongs.found.intersection(some)
     return found
 
 
-class _Pongs(asyncio.DatagramProtocol):
-    """Takes the answers of those who were asked."""
+def _ponged(data: bytes, sender: str) -> str:
+    pong = len(data) >= 21 and data[0] == 6 and data[4:9] == _PONG
+    return sender if pong and data[20] & 0x80 else ""
 
-    def __init__(self, asked: set[str], found: set[str]) -> None:
-        self._asked = asked
-        self._found = found
+
+class _Answers(asyncio.DatagramProtocol):
+    """Who answered, as ``read`` (of a datagram and its sender) makes it out; empty: nobody."""
+
+    def __init__(self, read: Callable[[bytes, str], str]) -> None:
+        self.found: set[str] = set()
+        self._read = read
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
-        pong = len(data) >= 21 and data[0] == 6 and data[4:9] == _PONG
-        if pong and data[20] & 0x80 and addr[0] in self._asked:
-            self._found.add(addr[0])
+        found = self._read(data, addr[0])
+        if found and len(self.found) < MOST:
+            self.found.add(found)
 
     def error_received(self, exc: Exception) -> None:
         """Nobody there: that is an answer, too."""
@@ -266,7 +271,7 @@ async def search(
     """Addresses of the services that answer within ``wait`` seconds. ``interfaces``: own addresses to ask from (empty:
     the system's choice). ``plain``: believe services without TLS, too."""
     loop = asyncio.get_running_loop()
-    heard = _Heard(plain)
+    heard = _Answers(partial(answer, plain=plain))
     request = (
         f'M-SEARCH * HTTP/1.1\r\nHOST: {group}:{port}\r\nMAN: "ssdp:discover"\r\nMX: {max(1, int(wait) - 1)}\r\n'
         f"ST: {TARGET}\r\n\r\n"
@@ -294,20 +299,6 @@ async def search(
         for transport in transports:
             transport.close()
     return sorted(heard.found)
-
-
-class _Heard(asyncio.DatagramProtocol):
-    def __init__(self, plain: bool) -> None:
-        self.found: set[str] = set()
-        self._plain = plain
-
-    def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
-        address = answer(data, addr[0], plain=self._plain)
-        if address and len(self.found) < MOST:
-            self.found.add(address)
-
-    def error_received(self, exc: Exception) -> None:
-        """Nobody there: that is an answer, too."""
 
 
 def answer(data: bytes, sender: str, *, plain: bool = False) -> str:

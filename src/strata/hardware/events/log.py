@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 import apsw
 import msgspec
+from msgspec.structs import asdict
 
 from strata.core.errors import BadRequest, Compacted, Unavailable
 from strata.fleet.tasks import cancelled
@@ -44,7 +45,8 @@ CREATE TABLE IF NOT EXISTS events (
 CREATE INDEX IF NOT EXISTS events_by_node ON events (node, seq);
 CREATE TABLE IF NOT EXISTS marks (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 """
-_COLUMNS = "seq, time, severity, source, key, node, bmc, message, message_id, fields"
+_FIELDS = ("time", "severity", "source", "key", "node", "bmc", "message", "message_id", "fields")
+_COLUMNS = f"seq, {', '.join(_FIELDS)}"
 _SEVERITIES: tuple[Severity, ...] = tuple(RANK)
 _encode = msgspec.json.Encoder().encode
 _fields = msgspec.json.Decoder(dict[str, str]).decode
@@ -71,9 +73,7 @@ class EventFile:
         """Write events and marks in one transaction; the number of the first event."""
         with self._db:
             self._db.executemany(
-                "INSERT INTO events (time, severity, source, key, node, bmc, message, message_id, fields)"
-                " VALUES (?,?,?,?,?,?,?,?,?)",
-                map(_row, events),
+                f"INSERT INTO events ({', '.join(_FIELDS)}) VALUES (:{', :'.join(_FIELDS)})", map(_row, events)
             )
             self._db.executemany("INSERT OR REPLACE INTO marks VALUES (?,?)", marks.items())
         return int(self._db.last_insert_rowid()) - len(events) + 1
@@ -111,26 +111,16 @@ class EventFile:
         return dict(self._db.execute("SELECT name, value FROM marks"))
 
 
-def _row(event: HardwareEvent) -> tuple[Any, ...]:
+def _row(event: HardwareEvent) -> dict[str, Any]:
     fields = _encode(event.fields) if event.fields else _NONE
-    e = event
-    return e.time, RANK[e.severity], e.source, e.key, e.node, e.bmc, e.message, e.message_id, fields
+    return asdict(event) | {"severity": RANK[event.severity], "fields": fields}
 
 
 def _event(row: tuple[Any, ...]) -> Numbered:
-    seq, time, severity, source, key, node, bmc, message, message_id, fields = row
-    event = HardwareEvent(
-        time=time,
-        severity=_SEVERITIES[severity],
-        source=source,
-        key=key,
-        node=node,
-        bmc=bmc,
-        message=message,
-        message_id=message_id,
-        fields={} if fields == _NONE else _fields(fields),
-    )
-    return seq, event
+    values = dict(zip(_FIELDS, row[1:], strict=True))
+    values["severity"] = _SEVERITIES[values["severity"]]
+    values["fields"] = {} if values["fields"] == _NONE else _fields(values["fields"])
+    return row[0], HardwareEvent(**values)
 
 
 _T = TypeVar("_T")

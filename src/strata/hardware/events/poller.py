@@ -13,7 +13,6 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from math import ceil
 from typing import NamedTuple
 
 import msgspec
@@ -280,8 +279,7 @@ class Poller:
         self._watched: dict[str, Watched] = {}
         self._due: list[tuple[float, str]] = []
         chosen = self.settings
-        at_most = chosen.at_once * ceil(chosen.look / chosen.yields)  # more cannot be: none lasts longer
-        self._places = Pace(at_once=chosen.at_once, patience=chosen.yields, at_most=at_most)
+        self._places = Pace(at_once=chosen.at_once, patience=chosen.yields)
         self._wake = asyncio.Event()
         self._under_way: set[asyncio.Task[None]] = set()
         self._looking: dict[str, asyncio.Task[None]] = {}

@@ -12,6 +12,7 @@ import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -271,9 +272,7 @@ class Webhooks:
 
     async def put(self, author: str, name: str, url: str, least: Severity, secret: bytes | None) -> None:
         """Create or replace one. Without a ``secret`` the one that is there stays."""
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise BadRequest("not an http or https address", where="url", hint="such as https://alerts.example/strata")
+        host = _host(url)
         refuse_login(url, "url", hint="sign deliveries with a secret, or have the receiver know them by their address")
         key = PREFIX + name
         before = self.records.get(name)
@@ -287,7 +286,7 @@ class Webhooks:
             changed=self._clock(),
             address=self._seal.seal(url.encode(), _about(key)),
         )
-        detail = {"host": parts.hostname, "least": least, "signed": sealed is not None}
+        detail = {"host": host, "least": least, "signed": sealed is not None}
         await self._records.put(author, name, record, detail=detail)
 
     async def _seal_old(self) -> None:
@@ -351,6 +350,14 @@ class Webhooks:
         post = self.posts.pop(name, None)
         if post is not None:
             beside(self._ending, post.stop())
+
+
+def _host(url: str) -> str:
+    with suppress(ValueError):
+        parts = urlsplit(url)
+        if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0:
+            return parts.hostname
+    raise BadRequest("not an http or https address", where="url", hint="such as https://alerts.example/strata")
 
 
 def _about(key: str) -> str:

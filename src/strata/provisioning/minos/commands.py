@@ -175,7 +175,7 @@ def choose(session: Session, build: str, output: Path | None, as_json: bool) -> 
     builds = _artefacts(session, output)
     chosen = builds.get(builds.choose(build))
     arch = chosen.manifest.arch
-    _done(session, {"latest": chosen.digest, "arch": arch}, f"{chosen.digest} is the latest for {arch}", as_json)
+    session.out.answer(as_json, {"latest": chosen.digest, "arch": arch}, f"{chosen.digest} is the latest for {arch}")
 
 
 @minos.command()
@@ -190,7 +190,7 @@ def remove(session: Session, build: str, output: Path | None, as_json: bool) -> 
     Example: strata minos remove 1ffefbb74207
     """
     digest = _artefacts(session, output).remove(build)
-    _done(session, {"removed": digest}, f"removed {digest}", as_json)
+    session.out.answer(as_json, {"removed": digest}, f"removed {digest}")
 
 
 def _modaliases(file: TextIO) -> list[str]:
@@ -259,10 +259,6 @@ def make(
 def cache_folder() -> Path:
     """Where packages, and what was made of them, are kept for the user."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "strata" / "packages"
-
-
-def _done(session: Session, data: Json, words: str, as_json: bool) -> None:
-    session.out.answer(as_json, data, words)
 
 
 def _row(found: Artefact) -> Json:

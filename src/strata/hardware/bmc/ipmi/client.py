@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from strata.core.errors import DeviceError, NotOffered, OutcomeUnknown
 from strata.hardware.bmc.ipmi import wire
 from strata.hardware.bmc.ipmi.session import IpmiSettings, Refusal, Session, Silent, WrongPassword
+from strata.hardware.bmc.pace import Pace
 from strata.hardware.bmc.redfish.endpoint import Credentials
 
 DEFAULT_PORT = 623
@@ -39,8 +40,9 @@ class IpmiClient:
         self.settings = settings or IpmiSettings()
         self.clock = clock
         self._login = login
-        self._room = asyncio.Semaphore(self.settings.at_once)
-        self._silent = asyncio.Semaphore(self.settings.silent_at_once)
+        chosen = self.settings
+        self._pace = Pace(at_once=chosen.at_once, patience=chosen.patience)
+        self._silent = Pace(at_once=chosen.silent_at_once, patience=chosen.patience)
         self._bmcs: dict[str, _Bmc] = {}
         self._sockets: dict[int, list[_Socket]] = {}
         self._opening = asyncio.Lock()
@@ -97,19 +99,13 @@ class IpmiClient:
         bmc = self._bmcs.get(address)
         if bmc is None:
             bmc = self._bmcs[address] = _Bmc(self, address)
-        room = self._silent if bmc.silent else self._room
-        await room.acquire()
-        place = _Place(room)
-        slow = asyncio.get_running_loop().call_later(self.settings.patience, place.leave)
-        try:
-            yield bmc
-            bmc.silent = False
-        except DeviceError as wrong:
-            bmc.silent = isinstance(wrong, Silent)
-            raise
-        finally:
-            slow.cancel()
-            place.leave()
+        async with (self._silent if bmc.silent else self._pace).turn():
+            try:
+                yield bmc
+                bmc.silent = False
+            except DeviceError as wrong:
+                bmc.silent = isinstance(wrong, Silent)
+                raise
 
     def dismiss(self, session: Session) -> None:
         """Nothing more is to be delivered to it."""
@@ -148,21 +144,6 @@ class IpmiClient:
             _, opened = await loop.create_datagram_endpoint(_Socket, sock=raw)
             sockets.append(opened)
         return opened, peer
-
-
-class _Place:
-    """A place among the operations under way, left once."""
-
-    __slots__ = ("_held", "_room")
-
-    def __init__(self, room: asyncio.Semaphore) -> None:
-        self._room = room
-        self._held = True
-
-    def leave(self) -> None:
-        if self._held:
-            self._held = False
-            self._room.release()
 
 
 class _Bmc:
