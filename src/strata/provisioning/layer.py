@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 
-from strata.fleet.access.authority import Authority, Issued
+from strata.fleet.access.authority import Authority
 from strata.fleet.controller.known_power import KnownPower
 from strata.fleet.fleet import Fleet
 from strata.fleet.peers.door import PeerDoor
@@ -77,7 +77,12 @@ async def open_provisioning(fleet: Fleet) -> None:
         logins=state_dir / "registries.json",
         prefix=fleet.way_out,
     )
-    identity = Identity(fleet.store, _signs(authority), alarms, owner=_owner(directory))
+    identity = Identity(
+        fleet.store,
+        lambda csr, node: authority.sign_csr(csr, node, "node", (), NODE_TTL),
+        alarms,
+        owner=lambda address: node.name if (node := directory.by_address(address)) else None,
+    )
     profiles = Profiles(fleet.store, fleet.ledger, builds.digest)
     for part in (images, identity, profiles):
         fleet.put(await fleet.keep(part))
@@ -157,23 +162,6 @@ async def open_provisioning(fleet: Fleet) -> None:
         fleet.parts.push_async_callback(runs.close)
 
     fleet.begin(begin)
-
-
-def _signs(authority: Authority) -> Callable[[bytes, str], Issued]:
-    def sign(csr: bytes, node: str) -> Issued:
-        return authority.sign_csr(csr, node, "node", (), NODE_TTL)
-
-    return sign
-
-
-def _owner(directory: Directory) -> Callable[[str], str | None]:
-    """The node that has an address."""
-
-    def owner(address: str) -> str | None:
-        found = directory.by_address(address)
-        return found.name if found else None
-
-    return owner
 
 
 def _door(

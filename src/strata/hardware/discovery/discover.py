@@ -128,22 +128,19 @@ _MOST_REFUSED = 100
 _MOST_TYPES = 100
 
 
-class DiscoverWork:
+class DiscoverWork(msgspec.Struct, frozen=True):
     """Does the operations of kind ``hardware.discover``."""
 
-    def __init__(
-        self, store: Store, edits: Edits, nodes: NodesByBmc, inventory: Inventory, discovery: Discovery
-    ) -> None:
-        self._store = store
-        self._edits = edits
-        self._nodes = nodes
-        self._inventory = inventory
-        self._discovery = discovery
+    store: Store
+    edits: Edits
+    nodes: NodesByBmc
+    inventory: Inventory
+    discovery: Discovery
 
     async def __call__(self, arguments: Mapping[str, Any], position: Any) -> AsyncIterator[Step]:
         """All steps from ``position`` on."""
         token = str(arguments["plan"])
-        run = _Run(self, await load_plan(self._store, token), token, await load_report(self._store, token))
+        run = _Run(self, await load_plan(self.store, token), token, await load_report(self.store, token))
         phase, at = position or (0, None)
         for number, steps in enumerate((run.addresses, run.ranges, run.local, run.places)):
             if number < phase:
@@ -152,18 +149,14 @@ class DiscoverWork:
                 async for step in found:
                     yield msgspec.structs.replace(step, position=(number, step.position))
         await run.end()
-        await drop_plan(self._store, token)
+        await drop_plan(self.store, token)
 
 
 class _Run:
     """One discovery, as far as it is done here."""
 
     def __init__(self, work: DiscoverWork, plan: Plan, token: str, report: DiscoveryReport) -> None:
-        self._store = work._store
-        self._edits = work._edits
-        self._nodes = work._nodes
-        self._inventory = work._inventory
-        self._discovery = work._discovery
+        self._work = work
         self._plan = plan
         self._token = token
         self._report = report
@@ -178,7 +171,7 @@ class _Run:
             finished[first : last + 1] = True
         left = [i for i in range(len(given)) if not finished[i]]
         number = {given[i]: i for i in left}
-        async with contextlib.aclosing(_some(self._discovery.look([given[i] for i in left]))) as groups:
+        async with contextlib.aclosing(_some(self._work.discovery.look([given[i] for i in left]))) as groups:
             async for looks in groups:
                 failed = await self._take(looks)
                 finished[[number[look.address] for look in looks]] = True
@@ -194,8 +187,10 @@ class _Run:
             one = range_of(text)
             for begin in range(offset if number == which else 0, len(one), _CHUNK):
                 hosts = one.part(begin, begin + _CHUNK)
-                urls = await scan(hosts, one, settings=self._discovery.settings.scan)
-                failed = [bad async for looks in _some(self._discovery.look(urls)) for bad in await self._take(looks)]
+                urls = await scan(hosts, one, settings=self._work.discovery.settings.scan)
+                failed = [
+                    bad async for looks in _some(self._work.discovery.look(urls)) for bad in await self._take(looks)
+                ]
                 end = begin + len(hosts)
                 yield Step(position=(number, end), done=len(hosts) - len(failed), failed=failed)
 
@@ -203,7 +198,7 @@ class _Run:
         """Whoever answers a search of the local networks."""
         if self._plan.ssdp and not at:
             urls = await search()
-            failed = [bad async for looks in _some(self._discovery.look(urls)) for bad in await self._take(looks)]
+            failed = [bad async for looks in _some(self._work.discovery.look(urls)) for bad in await self._take(looks)]
             yield Step(position=True, failed=failed)
 
     async def places(self, after: Any) -> AsyncGenerator[Step, None]:
@@ -212,9 +207,11 @@ class _Run:
         if not self._plan.mapping and not self._plan.adopt and not any(c.location or c.name for c in given.values()):
             return
         locations = await self._locations()
-        adopter = Adopter(self._edits, self._nodes, self._inventory, self._plan.author, self._plan.name)
+        adopter = Adopter(self._work.edits, self._work.nodes, self._work.inventory, self._plan.author, self._plan.name)
         # Numbers are given in this order: 10.1.0.2 before 10.1.0.10.
-        seen = await asyncio.to_thread(sorted, [a for a in self._inventory.addresses() if self._seen(a)], key=natural)
+        seen = await asyncio.to_thread(
+            sorted, [a for a in self._work.inventory.addresses() if self._seen(a)], key=natural
+        )
         if after:
             seen = seen[bisect_right(seen, natural(after), key=natural) :]
         for begin in range(0, len(seen), _ADOPT):
@@ -227,7 +224,7 @@ class _Run:
 
     async def end(self) -> None:
         """All is done: count what does not fit together."""
-        conflicts = sum(1 for _ in self._inventory.clashes()) + sum(1 for _ in self._inventory.strangers())
+        conflicts = sum(1 for _ in self._work.inventory.clashes()) + sum(1 for _ in self._work.inventory.strangers())
         self._report = msgspec.structs.replace(self._report, conflicts=conflicts)
         await self._save()
 
@@ -239,7 +236,7 @@ class _Run:
         if founds:
             # Nobody stays on the event loop for long: encoding and packing of some BMCs is milliseconds.
             accept = [found.address for found in founds if bare(found.address) in self._plan.accept]
-            results = await self._inventory.record(founds, accept=accept, touch=self._touch)
+            results = await self._work.inventory.record(founds, accept=accept, touch=self._touch)
         else:
             results = []
         outcomes = [result.outcome for result in results]
@@ -267,7 +264,7 @@ class _Run:
         return self._plan.adopt or bool(self._plan.mapping)
 
     def _seen(self, address: str) -> bool:
-        known = self._inventory.get(address)
+        known = self._work.inventory.get(address)
         return known is not None and known.seen >= self._plan.begun
 
     async def _locations(self) -> Locations:
@@ -275,10 +272,10 @@ class _Run:
         locations.expect(self._plan.candidates)
         if self._plan.mapping:
             await asyncio.to_thread(locations.read, self._plan.mapping)
-        for address in self._inventory.addresses():
-            known = self._inventory.get(address)
+        for address in self._work.inventory.addresses():
+            known = self._work.inventory.get(address)
             if known is not None and known.ports and known.counts.get("switch"):
-                parts = await self._inventory.parts(address)
+                parts = await self._work.inventory.parts(address)
                 locations.wire(parts.ports, {p.id: p for p in parts.components if p.kind == "switch"})
         return locations
 
@@ -286,16 +283,16 @@ class _Run:
         found: list[tuple[Known, Machine, Place]] = []
         places: dict[str, dict[str, Place]] = {}
         for address in addresses:
-            known = self._inventory.get(address)
+            known = self._work.inventory.get(address)
             if known is None or (known.stranger is not None and not known.machines):
                 continue
-            parts = await self._inventory.parts(address) if known.machines else Parts()
+            parts = await self._work.inventory.parts(address) if known.machines else Parts()
             for machine in known.machines:
                 place = locations.find(address, machine, parts, alone=len(known.machines) == 1)
                 found.append((known, machine, place))
                 if place != Place():
                     places.setdefault(address, {})[machine.id] = place
-        await self._inventory.place(places)
+        await self._work.inventory.place(places)
         located = sum(bool(place.location) for _, _, place in found)
         self._report = msgspec.structs.replace(self._report, located=self._report.located + located)
         return found
@@ -304,7 +301,7 @@ class _Run:
         self, adopter: Adopter, found: Sequence[tuple[Known, Machine, Place]], given: Mapping[str, Candidate]
     ) -> None:
         result = await adopter.adopt(found, given)
-        await self._edits.registry.reached(await self._store.revision())
+        await self._work.edits.registry.reached(await self._work.store.revision())
         before = self._report
         self._report = msgspec.structs.replace(
             before,
@@ -315,7 +312,7 @@ class _Run:
         )
 
     async def _save(self) -> None:
-        await save_report(self._store, self._token, self._report)
+        await save_report(self._work.store, self._token, self._report)
 
 
 async def _some(looks: AsyncGenerator[Look, None]) -> AsyncGenerator[list[Look], None]:

@@ -81,13 +81,10 @@ class Run:
 
     async def wait(self, after: int, seconds: float) -> None:
         """Until there is more than ``after`` results, or none will come."""
-        deadline = asyncio.get_running_loop().time() + seconds
-        try:
-            async with asyncio.timeout_at(deadline):
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
                 while len(self.results) <= after and self.ended is None:
                     await self._news.wait()
-        except TimeoutError:
-            return
 
     def view(self, after: int) -> a.ExecView:
         """The run with its results from ``after`` on."""

@@ -116,10 +116,7 @@ class Catalogue:
                 if not self._is_news(told, found, tag):
                     return found
                 return found.moved(self._release(made, name, tag, told.serial), author, time.time())
-            now = found.tags.get(tag)
-            if now is not None and _is_the_same(now.release, made):
-                return found
-            return found.moved(self._release(made, name, tag, found.serial + 1), author, time.time())
+            return self._moved(found, made, tag, author)
 
         changed = await self._change(author, "image.put", name, change, [record], {"tag": tag, "image": made.image})
         return changed.tagged(tag).release
@@ -130,12 +127,9 @@ class Catalogue:
         name, tag = parse_reference(reference)
 
         def change(found: r.Name) -> r.Name:
-            now = found.tags.get(tag)
-            if create and now is not None:
+            if create and tag in found.tags:
                 raise Conflict("it is there already", where=reference, hint="strata image promote moves a tag")
-            if now is not None and _is_the_same(now.release, made):
-                return found
-            return found.moved(self._release(made, name, tag, found.serial + 1), author, time.time())
+            return self._moved(found, made, tag, author)
 
         action = "image.tag" if create else "image.promote"
         changed = await self._change(author, action, name, change, [], {"tag": tag, "image": made.image})
@@ -221,6 +215,13 @@ class Catalogue:
         return found
 
     # -- inside
+
+    def _moved(self, found: r.Name, made: r.Made, tag: str, author: str) -> r.Name:
+        """With the tag standing for an image, under a new serial; as it is where nodes would notice no difference."""
+        now = found.tags.get(tag)
+        if now is not None and (now.release.squashfs, now.release.config) == (made.squashfs, made.config):
+            return found
+        return found.moved(self._release(made, found.name, tag, found.serial + 1), author, time.time())
 
     def _release(self, made: r.Made, name: str, tag: str, serial: int) -> Release:
         bare = Release(
@@ -333,11 +334,6 @@ class Catalogue:
             if (old and old.release) != (new and new.release):
                 for told in self._told:
                     told(f"{name}:{tag}")
-
-
-def _is_the_same(release: Release, made: r.Made) -> bool:
-    """Whether nodes would notice no difference: the same files, run in the same way."""
-    return release.squashfs == made.squashfs and release.config == made.config
 
 
 def _gone(files: Sequence[str]) -> list[Op]:

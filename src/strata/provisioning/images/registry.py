@@ -231,10 +231,7 @@ class _Token(msgspec.Struct, frozen=True):
 
 
 def _is_index(data: bytes) -> bool:
-    try:
-        kind = msgspec.json.decode(data, type=_Kind)
-    except (msgspec.MsgspecError, RecursionError) as error:
-        raise BadRequest(f"the manifest cannot be read: {str(error)[:200]}", where="manifest") from None
+    kind = oci.parsed(data, _Kind, "manifest")
     return kind.media_type in oci.INDEXES or (not kind.media_type and bool(kind.manifests))
 
 
