@@ -9,7 +9,6 @@ import asyncio
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from functools import partial
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from urllib.parse import urlsplit
 
@@ -266,12 +265,11 @@ async def search(
     group: str = GROUP,
     port: int = PORT,
     wait: float = 3.0,
-    plain: bool = False,
 ) -> list[str]:
     """Addresses of the services that answer within ``wait`` seconds. ``interfaces``: own addresses to ask from (empty:
-    the system's choice). ``plain``: believe services without TLS, too."""
+    the system's choice). Services without TLS are not believed."""
     loop = asyncio.get_running_loop()
-    heard = _Answers(partial(answer, plain=plain))
+    heard = _Answers(answer)
     request = (
         f'M-SEARCH * HTTP/1.1\r\nHOST: {group}:{port}\r\nMAN: "ssdp:discover"\r\nMX: {max(1, int(wait) - 1)}\r\n'
         f"ST: {TARGET}\r\n\r\n"
@@ -301,7 +299,7 @@ async def search(
     return sorted(heard.found)
 
 
-def answer(data: bytes, sender: str, *, plain: bool = False) -> str:
+def answer(data: bytes, sender: str) -> str:
     """The address in an answer to our search; empty where it is none, or points to somebody else than who sent it:
     we would bring our password there."""
     lines = data[:4096].decode("utf-8", "replace").split("\r\n")
@@ -320,5 +318,4 @@ def answer(data: bytes, sender: str, *, plain: bool = False) -> str:
     except BadRequest:
         return ""
     parts = urlsplit(address)
-    safe = parts.scheme == "https" or (plain and parts.scheme == "http")
-    return address if safe and parts.hostname == sender else ""
+    return address if parts.scheme == "https" and parts.hostname == sender else ""

@@ -10,7 +10,7 @@ from strata.provisioning.images.repository import Images
 from strata.provisioning.minos.artefacts import Artefacts
 from strata.provisioning.minos.soundness import Soundness
 from strata.provisioning.replication.builds import SharedBuilds
-from strata.provisioning.replication.copying import RATE, Copier, Read
+from strata.provisioning.replication.copying import Copier, Read
 from strata.provisioning.replication.files import SILENCE, Library
 from strata.provisioning.replication.holdings import Holdings
 from strata.provisioning.replication.image_copies import ImageCopies
@@ -36,14 +36,12 @@ class Replication:
         announce: Callable[[str, bytes], None],
         others: Callable[[], Collection[str]],
         read: Read,
-        rate: float = RATE,
         silence: float = SILENCE,
     ) -> None:
         """``soundness``: of the builds in ``minos``. ``me``: this controller. ``announce``: keeps a record in the store
         for as long as it lives. ``others``: the controllers that are there and can be believed. ``read``: has one of
-        them give a part of a file. ``rate``: bytes a second that are fetched at most. ``silence``: seconds for a
-        part to come."""
-        copier = Copier(read, alarm, rate=rate, silence=silence)
+        them give a part of a file. ``silence``: seconds for a part to come."""
+        copier = Copier(read, alarm, silence=silence)
         self.library = Library(images.shelf, minos)
         self.holdings = Holdings(store, me, announce=announce, others=others)
         self.images = ImageCopies(store, images, self.holdings, copier)

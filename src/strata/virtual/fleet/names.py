@@ -51,10 +51,10 @@ def simulated_nodes(count: int, *, prefix: str = "n", bmc_base: str = "") -> lis
     return found
 
 
-def simulated_fleet(count: int, *, bmc_base: str, prefix: str = "n") -> list[Node]:
+def simulated_fleet(count: int, *, bmc_base: str) -> list[Node]:
     """The nodes and what feeds them, as ``bmc.server --pdus`` serves it: an outlet for each chassis, the chassis, the
     nodes."""
-    nodes = simulated_nodes(count, prefix=prefix, bmc_base=bmc_base)
+    nodes = simulated_nodes(count, bmc_base=bmc_base)
     base = bmc_base.rstrip("/")
     fed = []
     for i in range(chassis_count(count)):

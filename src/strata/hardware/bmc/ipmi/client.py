@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any, cast
 from urllib.parse import urlsplit
@@ -34,11 +33,8 @@ _Peer = tuple[str, int]
 class IpmiClient:
     """Close it: that logs out everywhere."""
 
-    def __init__(
-        self, login: Login, *, settings: IpmiSettings | None = None, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, login: Login, *, settings: IpmiSettings | None = None) -> None:
         self.settings = settings or IpmiSettings()
-        self.clock = clock
         self._login = login
         chosen = self.settings
         self._pace = Pace(at_once=chosen.at_once, patience=chosen.patience)

@@ -191,15 +191,15 @@ class RedfishClient:
                     raise
                 bmc.etags = "strong" if bmc.etags == "as-told" and etag.startswith("W/") else "none"
 
-    async def tree(self, address: str, path: str, *, levels: int = 1) -> Json:
-        """A collection with its members (and what is below them), in as few requests as the BMC allows.
+    async def tree(self, address: str, path: str) -> Json:
+        """A collection with its members, in as few requests as the BMC allows.
 
         A member that could not be read is its ``@odata.id`` with the reason in ``@Message.ExtendedInfo``.
         """
         bmc, features = self.bmc(address), await self.features(address)
         if not features.expand:
             return await self._whole(address, (await self.get(address, path)).body)
-        query = f"{path}?$expand={features.expand}($levels={min(levels, features.levels)})"
+        query = f"{path}?$expand={features.expand}($levels=1)"
         try:
             body = (await self.get(address, query, timeout=self.settings.timeout)).body
         except DeviceError as wrong:
@@ -303,11 +303,7 @@ class RedfishClient:
 def _features(root: Json) -> Features:
     expand = below(root, "ProtocolFeaturesSupported", "ExpandQuery")
     how = "." if expand.get("NoLinks") is True else "*" if expand.get("ExpandAll") is True else ""
-    most = expand.get("MaxLevels")
-    levels = most if expand.get("Levels") is True and isinstance(most, int) and most > 0 else 1
-    return Features(
-        text(root.get("Vendor")), text(root.get("Product")), text(root.get("RedfishVersion")), how, levels, root
-    )
+    return Features(text(root.get("Vendor")), text(root.get("Product")), text(root.get("RedfishVersion")), how, root)
 
 
 def _moved(bmc: Endpoint, method: str, path: str, reply: Reply) -> str:

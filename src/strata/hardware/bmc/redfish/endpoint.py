@@ -91,8 +91,6 @@ class Features(NamedTuple):
     """Of Redfish."""
     expand: str = ""
     """The ``$expand`` that takes in what is below a resource: ``.``, ``*``, or empty where there is none."""
-    levels: int = 0
-    """How deep it goes."""
     services: Json = MappingProxyType({})
     """The service root itself: which services there are, and where."""
 
