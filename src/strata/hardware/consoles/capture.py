@@ -98,6 +98,8 @@ class ConsoleCapture:
             lambda: self._settings.refresh,
             trouble="it was not seen whose consoles are to be captured",
         )
+        self.refresh = self._looks.soon
+        """Look now which nodes there are."""
         self._begun = False
         self._hurried: dict[str, asyncio.Event] = {}
         """Nodes that are waited for; set when their console is open, or was tried in vain."""
@@ -152,10 +154,6 @@ class ConsoleCapture:
             taps.discard(tap)
             if not taps:
                 del self._taps[node]
-
-    def refresh(self) -> None:
-        """Look now which nodes there are."""
-        self._looks.soon()
 
     async def before_power(self, batch: Batch) -> None:
         """These are about to be switched on: have their consoles open by then, so that what they print first is kept.

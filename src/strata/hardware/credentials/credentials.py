@@ -72,6 +72,7 @@ class BmcCredentials:
             changed=self._take,
             cleared=self._clear,
         )
+        self.stop = self.kept.stop
         self.records = self.kept.all
         self._globs: list[tuple[str, re.Pattern[str]]] = []
         self._routes: dict[str, str] = {}
@@ -85,10 +86,6 @@ class BmcCredentials:
         """Load the records and follow their changes until ``stop``."""
         await self.kept.start()
         self._started = True
-
-    async def stop(self) -> None:
-        """End the watch."""
-        await self.kept.stop()
 
     def lookup(self, address: str) -> Credentials:
         """User and password for the BMC at ``address``; ``DeviceError`` says what to do where there is none."""

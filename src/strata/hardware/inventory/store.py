@@ -185,14 +185,7 @@ class Inventory:
         self._serials = Serials()
         self._shared: dict[tuple[tuple[str, int], ...], Mapping[str, int]] = {}
         self._followed = Followed(store, BMCS, self._take, self._clear)
-
-    async def start(self) -> None:
-        """Load, and follow the store from then on."""
-        await self._followed.start()
-
-    async def stop(self) -> None:
-        """Follow no more."""
-        await self._followed.stop()
+        self.start, self.stop = self._followed.start, self._followed.stop
 
     # -- looking
 

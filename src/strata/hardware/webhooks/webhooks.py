@@ -241,6 +241,8 @@ class Webhooks:
             changed=self._changed,
             cleared=self._clear,
         )
+        self.delete = self._records.delete
+        """Remove one; what waits for it is dropped."""
         self.records, self.find = self._records.all, self._records.get
         self._http: aiohttp.ClientSession | None = None
         self._ending: set[asyncio.Task[None]] = set()
@@ -312,10 +314,6 @@ class Webhooks:
 
     def _url(self, record: Webhook) -> str:
         return self._seal.open(record.address, _about(PREFIX + record.name)).decode() if record.address else record.url
-
-    async def delete(self, author: str, name: str) -> None:
-        """Remove one; what waits for it is dropped."""
-        await self._records.delete(author, name)
 
     def _hand(self, name: str, alerts: Sequence[Alert]) -> None:
         least = RANK[self.records[name].least]

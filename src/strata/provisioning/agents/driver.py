@@ -177,6 +177,8 @@ class NodeDriver:
         self._stranded: dict[str, float] = {}
         self._pace = Pace(at_once=64, patience=0.1, at_most=1024)
         self._aim = Aim(questions.open, questions.ahead)
+        self.about_to_get_power = self._aim.before_power
+        """These are about to be switched on: they shall boot what is wanted then, and not only the next time."""
         self._seen_by: dict[str, Extension] = {}
         self._done_by: dict[str, Extension] = {}
 
@@ -186,10 +188,6 @@ class NodeDriver:
         self._done_by[extension.mutation] = extension
 
     # -- what others saw
-
-    async def about_to_get_power(self, batch: Batch) -> None:
-        """These are about to be switched on: they shall boot what is wanted then, and not only the next time."""
-        await self._aim.before_power(batch)
 
     def lost_power(self, names: Iterable[str]) -> None:
         """These have no power, or are about to lose it: no agent there speaks any more."""

@@ -24,10 +24,7 @@ class Inventories:
 
     def __init__(self, path: Path) -> None:
         self._thread = FileThread("agent inventories", lambda: connect(path, _SCHEMA, _VERSION))
-
-    async def close(self) -> None:
-        """Let go of the file."""
-        await self._thread.close()
+        self.close = self._thread.close
 
     async def put(self, node: str, body: bytes) -> None:
         """Keep what ``node`` said (JSON); what it said before is forgotten."""

@@ -87,14 +87,9 @@ class Profiles:
         self.records = Records(
             store, ledger, Profile, kind="boot-profile", prefix=PREFIX, listed_by="strata boot profile list"
         )
-
-    async def start(self) -> None:
-        """Load the profiles and follow them."""
-        await self.records.start()
-
-    async def stop(self) -> None:
-        """End the watch."""
-        await self.records.stop()
+        self.start, self.stop = self.records.start, self.records.stop
+        self.revision = self.records.revision
+        """The store's revision of a profile; 0: nobody changed it yet."""
 
     @property
     def all(self) -> Mapping[str, Profile]:
@@ -125,10 +120,6 @@ class Profiles:
         ``name@<12 hex>``. Another minimal OS or other parameters make another label."""
         content = f"{self.minos(name, arch)} {self.parameters(name)}"
         return f"{name}@{hashlib.sha256(content.encode()).hexdigest()[:12]}"
-
-    def revision(self, name: str) -> int:
-        """The store's revision of a profile; 0: nobody changed it yet."""
-        return self.records.revision(name)
 
     async def put(self, name: str, profile: Profile, author: str, expected: int | None = None) -> None:
         """Create or replace; ``expected`` is the revision that it must have."""

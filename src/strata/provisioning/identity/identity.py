@@ -78,23 +78,14 @@ class Identity:
     ) -> None:
         """``owner``: the node that an address belongs to, where one does."""
         self._records = Records(store)
+        self.start, self.stop = self._records.start, self._records.stop
+        self.record = self._records.get
+        """How the node's boots went."""
         self._sign = sign
         self._alarm = alarm
         self._owner = owner
         self._conditions = conditions
         self._clock = clock
-
-    async def start(self) -> None:
-        """Load the boot records and follow them."""
-        await self._records.start()
-
-    async def stop(self) -> None:
-        """Let go of the store."""
-        await self._records.stop()
-
-    def record(self, node: str) -> BootRecord:
-        """How the node's boots went."""
-        return self._records.get(node)
 
     def current(self, node: str, serial: str) -> bool:
         """Whether this certificate may speak for the node now. Touches memory only."""

@@ -41,14 +41,7 @@ class Catalogue:
         self._told: list[Callable[[str], None]] = []
         self._changed: list[Callable[[], None]] = []
         self._followed = Followed(store, "image/", self._take, self._clear)
-
-    async def start(self) -> None:
-        """Load what there is, and follow it."""
-        await self._followed.start()
-
-    async def stop(self) -> None:
-        """End the watch."""
-        await self._followed.stop()
+        self.start, self.stop = self._followed.start, self._followed.stop
 
     # -- reading
 

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from strata.core.errors import Conflict, Corrupt, NotFound, StrataError
@@ -89,6 +89,11 @@ class Images:
         before commands that build images and need a network. ``most``: bytes that an image may unpack to."""
         self.shelf = Shelf(directory)
         self.catalogue = Catalogue(store, ledger, signer, alarm)
+        self.stop = self.catalogue.stop
+        self.release = self.catalogue.release
+        """What ``name:tag`` stands for now; ``NotFound`` if nothing."""
+        self.on_change = self.catalogue.on_change
+        """Call ``told(reference)`` whenever a tag comes to stand for something else, or is gone."""
         self.uploads = Uploads(self.shelf)
         self._room = asyncio.Semaphore(_AT_ONCE)
         self.making = 0
@@ -107,18 +112,6 @@ class Images:
         self.write_index()
         self.catalogue.on_change(lambda _: self.write_index())
         self.catalogue.on_change(self._alarm_over)  # whatever it stands for now, it is not what was damaged
-
-    async def stop(self) -> None:
-        """End the watch."""
-        await self.catalogue.stop()
-
-    async def release(self, reference: str) -> Release:
-        """What ``name:tag`` stands for now; ``NotFound`` if nothing."""
-        return await self.catalogue.release(reference)
-
-    def on_change(self, told: Callable[[str], None]) -> None:
-        """Call ``told(reference)`` whenever a tag comes to stand for something else, or is gone."""
-        self.catalogue.on_change(told)
 
     def is_here(self, release: Release) -> bool:
         """Whether this controller has the files that nodes fetch."""

@@ -48,15 +48,12 @@ class Holdings:
         self._told: list[Callable[[], None]] = []
         self._found: dict[str, Holding] = {}
         self._followed = Followed(store, PREFIX, self._take, self._found.clear)
+        self.stop = self._followed.stop
 
     async def start(self) -> None:
         """Know from now on."""
         self._announce(PREFIX + self.me, _encode(self._mine))
         await self._followed.start()
-
-    async def stop(self) -> None:
-        """End the watch. The own record ends with the controller."""
-        await self._followed.stop()
 
     def on_change(self, told: Callable[[], None]) -> None:
         """Call ``told()`` whenever another one has something else."""
