@@ -39,7 +39,7 @@ async def test_nodes_with_as_many_of_one_model_are_one_line_and_a_driver_that_do
 
         for name, runs in (("n1", True), ("n2", True), ("n3", False), ("gone", True)):
             told = {"accelerators": [card(at, runs=runs) for at in range(8)]}
-            await fleet.of(AgentService)._inventories.put(name, json.dumps(told).encode())
+            await fleet.of(AgentService).inventories.put(name, json.dumps(told).encode())
         found = (await fleet.of(AcceleratorService).all(LOCAL_ADMIN)).items
         assert [(one.name, one.each, one.running, one.nodes, one.count) for one in found] == [
             ("", 8, False, "n3", 1),

@@ -86,7 +86,7 @@ async def test_nodes_with_a_nid_are_told_with_their_processors_and_memory(tmp_pa
         await fleet.settled(await fleet.store.revision())
         told = {"cpu": {"sockets": 2, "cores": 4, "threads": 8}, "memory_bytes": 8 << 30}
         for name in ("n1", "n2"):
-            await fleet.of(AgentService)._inventories.put(name, json.dumps(told).encode())
+            await fleet.of(AgentService).inventories.put(name, json.dumps(told).encode())
         (tmp_path / "slurm.json").write_text(json.dumps({"url": f"unix:{settings.state_dir}/admin.sock"}))
 
         async def run(protocol: str) -> ET.Element:

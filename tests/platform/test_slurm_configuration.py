@@ -64,7 +64,7 @@ async def describe(fleet: Fleet, *names: str) -> None:
     await created(fleet, nodes)
     told = json.dumps(inventory(Paths())).encode()
     for name in names:
-        await fleet.of(AgentService)._inventories.put(name, told)
+        await fleet.of(AgentService).inventories.put(name, told)
 
 
 def start_slurmd(name: str, config: Path) -> subprocess.Popen[bytes]:
