@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -169,8 +170,8 @@ async def test_a_node_that_should_speak_and_does_not_is_hung_after_a_while(
     site.is_(generation=3, redeemed=time.time() - 10_000, opened=time.time() - 10_000)
     now = time.monotonic()
     assert await site.os() == "unknown"
-    monkeypatch.setattr(site.driver, "_monotonic", lambda: now + HUNG_AFTER + 5)
-    monkeypatch.setattr(site.driver, "_wall", lambda: time.time() + HUNG_AFTER + 5)
+    later = SimpleNamespace(monotonic=lambda: now + HUNG_AFTER + 5, time=lambda: time.time() + HUNG_AFTER + 5)
+    monkeypatch.setattr("strata.provisioning.agents.driver.time", later)
     assert await site.os() == "hung"
     site.driver.lost_power([NAME])
     assert await site.os() == "down"

@@ -105,8 +105,8 @@ async def test_a_subscriber_is_pushed_log_entries_power_changes_and_crossed_thre
     assert room.outbox.delivered == 4
 
 
-async def test_a_push_is_tried_again_and_then_given_up(ask, room, receiver):
-    room.outbox._retry_after = 0.001
+async def test_a_push_is_tried_again_and_then_given_up(ask, room, receiver, monkeypatch):
+    monkeypatch.setattr("strata.virtual.bmc.outbox._RETRY_AFTER", 0.001)
     wish = {"Destination": receiver.url, "Protocol": "Redfish"}
     await ask("n00001", "POST", "EventService/Subscriptions", wish)
     receiver.refuse = 3
