@@ -163,7 +163,7 @@ if [ -e "$home/token" ]; then
     export STRATA_URL="$(cat "$STRATA_STATE/url")" STRATA_CA="$home/ca.crt" STRATA_TOKEN_FILE="$home/token"
 fi
 cd "$home"
-exec setpriv --reuid "$name" --regid "$name" --init-groups \\
+exec setpriv --reuid "$name" --regid "$name" --init-groups \
     env -u STRATA_STATE HOME="$home" USER="$name" bash -c "$2" """,
     # registry NAME: a registry of that name, over TLS; its certificate is registry.crt.
     "registry": r"""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import shlex
 import shutil
 import time
 from collections.abc import AsyncIterator
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from docs.docs_support import taken_from_pages
 from strata.jobs.native import program
 from support.grid_engine import GridEngineCluster, grid_engine
 from support.native import AS_USER, as_user, give, small_image
@@ -113,6 +115,17 @@ async def test_a_plain_qsub_runs_in_the_image_that_was_the_default_when_it_was_s
         site.promote("one", opt_out="yes")
         assert "exited with exit code 2" in await engine.submit("none", *none)
         assert "No such file or directory" in engine.said("none")
+
+        commands = taken_from_pages(
+            "tests/jobs/test_gridengine_images.py::"
+            "test_a_plain_qsub_runs_in_the_image_that_was_the_default_when_it_was_submitted"
+        )
+        script.write_text("cat /etc/mark 2>&1\n")
+        for number, command in enumerate(commands):
+            words = shlex.split(command.replace("job.sh", str(script)), comments=True)
+            await engine.submit(f"page{number}", "-sync", "y", *words[1:])
+        assert [engine.said(f"page{number}") for number in range(2)] == ["one\n", "two\n"]
+        assert "No such file or directory" in engine.said("page2")
 
 
 @pytest.mark.parametrize(

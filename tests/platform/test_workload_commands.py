@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shlex
 import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from docs.docs_support import taken_from_pages
 from strata.core.node import Node
 from strata.core.units import Seconds
 from strata.daemon.running import running
@@ -163,8 +165,13 @@ async def test_a_grid_engine_is_connected_drained_and_resumed_like_a_slurm(tmp_p
     with tempfile.TemporaryDirectory(prefix="ge-") as name:
         async with grid_engine(Path(name)) as real, controller(tmp_path) as site:
             await site.fleet.settled(await _created(site.fleet, [Node(name="n1", uid=0)]))
-            env = [word for pair in real.env.items() for word in ("--env", "=".join(pair))]
-            connected = await site.strata("workload", "connect", "gridengine", *env, "--map", f"n1={real.host}")
+            (command,) = taken_from_pages(
+                "tests/platform/test_workload_commands.py::"
+                "test_a_grid_engine_is_connected_drained_and_resumed_like_a_slurm"
+            )
+            words = shlex.split(command.replace("/var/lib/gridengine", real.env["SGE_ROOT"]))[1:]
+            ports = [f"--env={name}={value}" for name, value in real.env.items() if name.endswith("_PORT")]
+            connected = await site.strata(*words, *ports, "--map", f"n1={real.host}")
             assert connected.out == "connected gridengine gridengine: it knows 1 node of ours\n", connected
             await become("n1 is in", lambda: site.fact("n1") == ("in", "gridengine gridengine"))
             driver, batch = site.fleet.of(WorkloadService).driver, batch_of(site.fleet.registry, np.array([0]))

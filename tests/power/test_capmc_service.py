@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import shlex
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -12,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from docs.docs_support import taken_from_pages
 from strata.core.nodeset import fold
 from strata.fleet.access.principal import LOCAL_ADMIN, Principal
 from strata.fleet.operations.records import OperationError, OperationRow, encode
@@ -187,9 +189,15 @@ async def test_off_and_on_are_desires_behind_a_job(site: CapmcSite) -> None:
 
 async def test_clocks_and_sleep_are_limited_in_the_nodes_kernels(site: CapmcSite) -> None:
     nid = str(compute(site)[0])
-    reply = await site.ask("get_freq_capabilities", "-n", nid)
+    capable, clocks, sleep = (
+        shlex.split(re.sub(r"-n \S+", f"-n {nid}", command))[1:]
+        for command in taken_from_pages(
+            "tests/power/test_capmc_service.py::test_clocks_and_sleep_are_limited_in_the_nodes_kernels"
+        )
+    )
+    reply = await site.ask(*capable)
     assert reply["nids"][0]["data"]["PWR_Attrs"][0]["PWR_AttrValueCapabilities"][0] == 1200000
-    reply = await site.ask("set_freq_limits", "-n", nid, "-m", "1400000", "-M", "2000000")
+    reply = await site.ask(*clocks)
     assert (reply["e"], reply["err_msg"]) == (0, "Success")
     # Both below the old lower limit's reach: the first setting of the lower limit fails, the second does not.
     reply = await site.ask("set_freq_limits", "-n", nid, "-m", "2200000", "-M", "2600000")
@@ -197,7 +205,7 @@ async def test_clocks_and_sleep_are_limited_in_the_nodes_kernels(site: CapmcSite
     assert (reply["e"], reply["nids"][0]["data"]["PWR_ReturnCode"]) == (0, 0)
     reply = await site.ask("get_freq_limits", "-n", nid)
     assert [one["PWR_AttrValue"] for one in reply["nids"][0]["data"]["PWR_Attrs"]][1:] == [2200000, 2600000]
-    assert (await site.ask("set_sleep_state_limit", "-n", nid, "-l", "2"))["e"] == 0
+    assert (await site.ask(*sleep))["e"] == 0
     assert (await site.ask("get_sleep_state_limit", "-n", nid))["nids"][0]["data"]["PWR_Attrs"][0]["PWR_AttrValue"] == 2
     assert (await site.ask("set_sleep_state_limit", "-n", nid, "-l", "9"))["err_msg"] == "Invalid exchange"
 
