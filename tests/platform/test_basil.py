@@ -65,8 +65,8 @@ def test_a_service_that_is_away_is_a_failure_that_passes(monkeypatch: pytest.Mon
 )
 def test_a_wrong_command_line_says_what_is_right(words: list[str], code: int, said: str) -> None:
     program = "from strata.slurm_cli.basil import main; main()"
-    words = [sys.executable, "-c", program, *words]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
+    command = [sys.executable, "-c", program, *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == code and said in done.stdout + done.stderr and "Traceback" not in done.stderr
 
 
