@@ -311,7 +311,7 @@ async def test_a_system_starts_and_stops_in_the_order_of_what_its_stages_need(si
     ]
     with pytest.raises(Refused) as no:
         await site.system.run(LOCAL_ADMIN, SystemRun(), start=False)
-    assert no.value.hint == "confirm with: stop 12 nodes"
+    assert no.value.hint == "if you mean it, confirm with: stop 12 nodes"
     some = await site.system.plan(LOCAL_ADMIN, SystemRun(stages=("storage",)), start=False)
     assert [step.name for step in some.steps] == ["stop-compute", "stop-storage"], "what needs it is stopped first"
     assert some.confirm == "stop 10 nodes"

@@ -37,11 +37,11 @@ class _JobsOnly:
     def __init__(self, jobs: Operations) -> None:
         self._jobs = jobs
 
-    async def operation(self, who: Principal, job: str) -> Operation:
-        return (await self._jobs.show(job)).shown()
+    async def operation(self, who: Principal, ident: str) -> Operation:
+        return (await self._jobs.show(ident)).shown()
 
-    async def cancel_operation(self, who: Principal, job: str) -> Operation:
-        return (await self._jobs.cancel(job, who.name)).shown()
+    async def cancel_operation(self, who: Principal, ident: str) -> Operation:
+        return (await self._jobs.cancel(ident, who.name)).shown()
 
 
 class ImageSite:
