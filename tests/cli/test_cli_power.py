@@ -354,8 +354,13 @@ def test_accounting_is_taken_from_json(server: FakeServer, run: Run, power: Powe
         "time": {"start": {"set": True, "number": 1700000000}, "end": {"set": True, "infinite": False, "number": 0}},
         "steps": [{"step": {"id": "8.1", "name": "go"}, "nodes": {"range": "n3"}, "time": {"start": 1700000001}}],
     }  # fmt: skip
+    # One that never began, and whose account slurmdbd does not know.
+    null = {
+        "job_id": 9, "name": None, "user": None, "association": None, "nodes": None, "time": None,
+        "steps": [{"step": None, "nodes": None, "time": None}],
+    }  # fmt: skip
     path = tmp_path / "sacct.json"
-    path.write_text(json.dumps({"jobs": [old, new]}))
+    path.write_text(json.dumps({"jobs": [old, new, null, null | {"steps": None}]}))
     assert run("energy", "import", path, "--json").json == {"taken": 4, "refused": [], "unknown_nodes": 0}
     runs = power.told[0]["runs"]
     assert [(one["job"], one.get("apid"), one["nodes"]) for one in runs] == [

@@ -219,7 +219,8 @@ async def test_the_red_button_takes_the_power_of_pdus_and_chassis(site: CapmcSit
     assert await site.post("emergency_power_off", xnames=[cut], reason="fire") == FINE
     registry = site.service.registry
     nodes = registry.select(",".join(dark))
-    assert site.service.view.fact_mask("power", "off")[nodes].all()
+    # A look that was under way may say first what it saw before.
+    await site.until("they are known to be off", lambda: site.service.view.fact_mask("power", "off")[nodes].all())
     assert registry.brakes.frozen.sum() == len(nodes)
     assert not any(site.machine.on(name(nid)) for nid in range(1, 9)), (
         "the outlet feeds the chassis, and that the nodes"

@@ -191,7 +191,7 @@ async def test_idle_nodes_go_off_and_a_job_brings_them_back_and_runs_through_cap
         await saver.until("Slurm knows", lambda: _are(saver, "idle+powered_down"))
         said = (directory / "programs.log").read_text()
         assert f"suspend {called[1]}: {OURS[1]}" in said
-        assert saver.fact(OURS[0], "workload") == saver.fact(OURS[1], "workload") == "out"
+        await saver.until("both are out", lambda: {saver.fact(node, "workload") for node in OURS} == {"out"})
 
         jobs = await asyncio.gather(*(scheduler.start_job(node) for node in called))
         assert all(saver.machine.on(node) for node in OURS)

@@ -69,15 +69,17 @@ def _from_json(text: str) -> Iterator[dict[str, Any]]:
     try:
         jobs = json.loads(text)["jobs"]
         for job in jobs:
-            user = job.get("user") or job.get("association", {}).get("user", "")
-            yield from _of_json(str(job["job_id"]), "", user, job.get("name", ""), job.get("nodes", ""), job["time"])
-            for step in job.get("steps", ()):
-                told = step.get("step", {})
-                ident = told.get("id", "")
+            # What it does not know it leaves out, or says null.
+            user = job.get("user") or (job.get("association") or {}).get("user") or ""
+            number = str(job["job_id"])
+            yield from _of_json(number, "", user, job.get("name") or "", job.get("nodes") or "", job["time"] or {})
+            for step in job.get("steps") or ():
+                told = step.get("step") or {}
+                ident = told.get("id") or ""
                 name = str(ident.get("step_id", "")) if isinstance(ident, dict) else str(ident).partition(".")[2]
-                nodes = step.get("nodes", {})
+                nodes = step.get("nodes")
                 where = nodes.get("range") or ",".join(nodes.get("list") or ()) if isinstance(nodes, dict) else nodes
-                yield from _of_json(str(job["job_id"]), name, user, told.get("name", ""), where or "", step["time"])
+                yield from _of_json(number, name, user, told.get("name") or "", where or "", step["time"] or {})
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise BadRequest(
             f"not what sacct --json prints: {type(error).__name__} {str(error)[:80]}", where="accounting"
