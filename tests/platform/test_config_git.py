@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from pathlib import Path
 
@@ -179,7 +180,12 @@ async def test_text_that_swells_when_it_is_read_costs_no_more_than_its_limits(tm
 
 async def test_a_repository_that_does_not_answer_is_given_up(tmp_path: Path) -> None:
     mirror = Mirror(tmp_path / "state", FetchLimits(seconds=0.5))
-    silent = await asyncio.start_server(lambda reader, writer: asyncio.sleep(3600), "127.0.0.1", 0)
+
+    async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.closing(writer):
+            await reader.read()
+
+    silent = await asyncio.start_server(listen, "127.0.0.1", 0)
     port = silent.sockets[0].getsockname()[1]
     try:
         with pytest.raises(Unavailable, match=r"gave no answer within 0\.5 s"):
