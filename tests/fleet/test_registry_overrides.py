@@ -85,6 +85,14 @@ def test_a_wiped_node_leaves_no_trace_and_an_empty_row_is_nothing() -> None:
     assert rows.wiped(left, 9, 2) == {}
 
 
+def test_what_counts_as_said_before_stays_when_another_node_goes() -> None:
+    row = rows.edit({}, 0, np.array([1, 2]), {"x": ("a",)}, "a rollout", amend=True).row
+    overrides = rows.Overrides()
+    overrides.put(0, rows.wiped(row, 8, 7), 9)
+    assert {uid: overrides.of(uid)["x"].values for uid in (1, 2)} == {1: ("a",), 2: ("a",)}
+    assert overrides.of(1)["x"].revision == 1, "before all else, and not never"
+
+
 def test_a_row_does_not_grow_with_its_past() -> None:
     row: rows.Row = {}
     for revision in range(1, 200):

@@ -35,6 +35,7 @@ def test_what_is_known_before_the_job_begins_is_filled_in_and_the_index_is_left(
         ("/out.%N", None, "has %N in it, which Strata does not fill in"),
         ("/100%", None, "has % in it"),
         ("/%%a", None, "has %%a in it"),
+        ("/%%%u", None, "has %%% in it"),
         ("/%4j", None, "has %4 in it"),
         ("/out.%a", None, "the job is none"),
         ("/out.%j", ARRAY, "%j"),

@@ -56,19 +56,22 @@ class Named(Generic[S]):
         """All of them."""
         self.routes.get(f"list_{self._plural}", self._url, call)
 
-    def show(self, call: Callable[[S, Principal, str], Awaitable[Any]]) -> None:
-        """One of them."""
+    def show(self, call: Callable[[S, Principal, str], Awaitable[Any]], *, alone: bool = False) -> None:
+        """One of them; ``alone``: no more is shown than what its revision is of, so that 304 is true where a client has
+        that one already."""
         called = f"show_{self._word}"
         if self._current is None:
             self.routes.get(called, self._one, call, 404)
             return
 
         async def handle(request: AnyRequest, ask: Asked, name: NamePath) -> Any:
-            return unless_fresh(request, await call(ask.of(self._service), ask.who, name))
+            view = await call(ask.of(self._service), ask.who, name)
+            if alone:
+                return unless_fresh(request, view)
+            return Response(view, headers={"ETag": revision_tag(view.revision)})
 
-        view = get_type_hints(call)["return"]
-        declare(handle, called, call.__doc__, {"return": cast("Any", Response)[view]})
-        also = {304: answers(None, "Your copy is current (`If-None-Match`).")}
+        declare(handle, called, call.__doc__, {"return": cast("Any", Response)[get_type_hints(call)["return"]]})
+        also = {304: answers(None, "Your copy is current (`If-None-Match`).")} if alone else None
         self.routes.made.append(get(self._one, tags=[self._tag], **needs("read", self._kind, 404, also=also))(handle))
 
     def put(

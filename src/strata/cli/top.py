@@ -16,7 +16,7 @@ from strata.cli.session import Session, pass_session
 from strata.cli.times import span
 from strata.cli.words import complete_select, no_blank, select_help
 from strata.core.errors import Denied, NotFound, Unavailable
-from strata.core.nodeset import expand
+from strata.core.nodeset import expand, fold
 from strata.core.printable import clean
 
 if TYPE_CHECKING:
@@ -89,8 +89,8 @@ def look(client: Client, select: str) -> View:
             }  # fmt: skip
             nodes += client.get("/v1/nodes", query)["items"]
     waits: dict[str, str] = {}
-    if seen.status["by_state"].get("waiting"):
-        for group in client.get("/v1/why", {"select": f"{select} state:waiting"})["items"]:
+    if waiting := [one["name"] for one in nodes if one["state"] == "waiting"]:
+        for group in client.get("/v1/why", {"select": fold(waiting)})["items"]:
             held_up = ", ".join(f"{one['kind']} {one['name']}".strip() for one in group["blocked_by"])
             waits |= dict.fromkeys(expand(group["nodes"]), held_up)
     work = [one for one in listed(client, "/v1/operations", limit=20) if one["state"] in ("pending", "running")]

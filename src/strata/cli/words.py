@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -158,7 +159,7 @@ def items(body: object) -> list[Json]:
 
 def _names(ctx: click.Context, path: str, prefix: str, form: str = "{name}") -> list[str]:
     """What ``path`` lists."""
-    names = [form.format_map(item) for item in items(_answer(ctx, path))]
+    names = [form.format_map(defaultdict(str, item)) for item in items(_answer(ctx, path))]
     return [name for name in names if name.startswith(prefix)]
 
 

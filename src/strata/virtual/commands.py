@@ -340,7 +340,8 @@ def _chosen(place: Path, words: tuple[str, ...]) -> list[str]:
     found = description.read(place)
     there = [node.name for node in found.nodes]
     named = expand(",".join(words), nodes=there) if words else []
-    chosen = [next((other for other in (name, *padded(name)) if other in there), name) for name in named]
+    padded_as = (next((other for other in (name, *padded(name)) if other in there), name) for name in named)
+    chosen = list(dict.fromkeys(padded_as))
     unknown = set(chosen) - set(there)
     if unknown:
         raise _not_here(found, fold(unknown))

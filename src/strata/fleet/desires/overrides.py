@@ -29,6 +29,8 @@ _SMALL = np.dtype("<i2")
 _LARGE = np.dtype("<i8")
 _NOW = -1
 """Stands for the revision of the transaction that writes the row."""
+_EARLIEST = 1
+"""Of what counts as said before all else; 0 would be never."""
 
 
 class Field(msgspec.Struct, frozen=True):
@@ -219,8 +221,7 @@ def _set(
     touched: Mask = free & ((codes[offsets] != code) | (outdone & (code != 0)))
     cells = offsets[touched]
     codes[cells], author_codes[cells] = code, author_code
-    if not amend:
-        revisions[cells] = _NOW
+    revisions[cells] = np.where(revisions[cells] == 0, _EARLIEST, revisions[cells]) if amend else _NOW
     return _packed(words, codes, authors, author_codes, revisions), touched
 
 

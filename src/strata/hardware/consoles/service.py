@@ -75,6 +75,7 @@ class ConsoleService:
         """Type at it, as far as it is open: nobody says whether the node took notice."""
         self._fleet.index(who, node)
         now = asyncio.get_running_loop().time()
+        # Audited once in a while, and without what was typed: it may be a password.
         if now - self._typed.get((who.name, node), -AUDIT_EVERY) >= AUDIT_EVERY:
             await self._fleet.ledger.commit(who.name, "console.type", node, [])
             self._typed = {whom: at for whom, at in self._typed.items() if now - at < AUDIT_EVERY}

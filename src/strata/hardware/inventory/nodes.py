@@ -68,8 +68,8 @@ class NodesByBmc:
             if serial := node.labels.get(SERIAL):
                 found.serial[serial] = index if serial not in found.serial else -1
             if node.bmc:
-                found.exact[node.bmc.rstrip("/")] = index
                 base, system = bmc_of(node.bmc)
+                found.exact[node.bmc.rstrip("/") if system else base.removesuffix("/redfish/v1")] = index
                 if system:
                     found.base[base] = index if base not in found.base else -1
         return found

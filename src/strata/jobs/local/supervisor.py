@@ -243,7 +243,7 @@ class Supervisor:
                     mode |= os.O_CREAT | os.O_TRUNC
                 found = _open(path, mode)
             except OSError as error:
-                other = f"; --{name} names another file" if path != os.devnull else ""
+                other = f"; --{name} names another file" if name != "stdin" and path != os.devnull else ""
                 raise OSError(error.errno, f"{path}: {error.strerror}{other}") from None
             os.dup2(found, number)
             os.close(found)

@@ -191,7 +191,7 @@ def submit(
 
 
 @job.command("list")
-@click.option("--all", "everybody", is_flag=True, help="Jobs of all users (administrators).")
+@click.option("--all", "everybody", is_flag=True, help="Jobs of all users (operators and administrators).")
 @click.option("--owner", help="Only jobs of this user.")
 @click.option(
     "--state", type=click.Choice((*STATES, *OUTCOMES)), help="Only jobs in this state, or that ended in this way."
@@ -222,7 +222,9 @@ def list_(
     found = list(session.client.pages("/v1/jobs", params, limit=limit))
     ls.show(session, FIELDS, found, view)
     if not found and not any((everybody, owner, state, target)):
-        session.out.note("you have no jobs; administrators see the jobs of all users with: strata job list --all")
+        session.out.note(
+            "you have no jobs; operators and administrators see those of all users with: strata job list --all"
+        )
 
 
 @job.command()
@@ -382,7 +384,7 @@ def rerun(session: Session, ident: str, as_json: bool) -> None:
 
 
 @job.command()
-@click.option("--all", "everybody", is_flag=True, help="Jobs of all users (administrators).")
+@click.option("--all", "everybody", is_flag=True, help="Jobs of all users (operators and administrators).")
 @click.option("--count", type=click.IntRange(min=1), help="Stop after this many.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on a line.")
 @pass_session

@@ -29,8 +29,8 @@ def check_patterns(document: JobDocument) -> None:
             if found[1] not in tuple("jAaux%"):
                 told = f"has {found[0]} in it, which Strata does not fill in"
                 raise BadRequest(told, where=field, hint=f"what it fills in: {_KNOWN}")
-            if found[1] == "%" and found.string.startswith("a", found.end()):
-                told = "has %%a in it, which would read as %a, the index in an array"
+            if found[1] == "%" and found.string.startswith(("a", "%"), found.end()):
+                told = f"has %%{found.string[found.end()]} in it, which would read as %a, the index in an array"
                 raise BadRequest(told, where=field, hint="let another letter follow the percent sign")
             if found[1] == "a" and not array:
                 told = "has %a in it, the index in an array, and the job is none"

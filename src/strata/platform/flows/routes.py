@@ -49,7 +49,7 @@ def _accepted(operation: Operation) -> Response[Operation]:
 _ROUTES = Routes(SystemFlows, "flow", tag=_TAG)
 _EMERGENCY = Routes(FlowService, "emergency", tag="emergency")
 _FLOWS.list(FlowService.all)
-_FLOWS.show(FlowService.one)
+_FLOWS.show(FlowService.one, alone=True)
 _FLOWS.put(FlowService.put)
 _FLOWS.delete(FlowService.delete)
 _FLOWS.routes.post("plan_flow", "/v1/flows/{name:str}/plan", FlowService.plan, "read", 404)

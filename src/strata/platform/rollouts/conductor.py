@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterator
 
 import msgspec
 import numpy as np
@@ -216,17 +217,22 @@ class Conductor:
 
     async def _set(self, name: str, rollout: Rollout, uids: Uids) -> None:
         fleet = self._fleet
-        nodes = fleet.registry.indices_of(uids)
-        nodes = nodes[nodes >= 0]
-        off = to_be_off(fleet, rollout, nodes)
         revision = 0
-        for some, amend in ((nodes[~off], False), (nodes[off], True)):
-            if len(some):
-                done = await fleet.edits.set_desires(
-                    some, rollout.set, (), author_of(name), if_match=rollout.seen, amend=amend
-                )
-                revision = max(revision, done.revision)
+        for some, off in self._by_power(rollout, uids):
+            nodes = fleet.registry.indices_of(some)
+            done = await fleet.edits.set_desires(
+                nodes[nodes >= 0], rollout.set, (), author_of(name), if_match=rollout.seen, amend=off
+            )
+            revision = max(revision, done.revision)
         await fleet.considered(revision)
+
+    def _by_power(self, rollout: Rollout, uids: Uids) -> Iterator[tuple[Uids, bool]]:
+        """The nodes that are to be on, and those that are to be off, where there are any: what is set on the latter
+        counts as said before."""
+        nodes = self._fleet.registry.indices_of(uids)
+        uids, nodes = uids[nodes >= 0], nodes[nodes >= 0]
+        off = to_be_off(self._fleet, rollout, nodes)
+        return ((uids[some], amend) for some, amend in ((~off, False), (off, True)) if some.any())
 
     async def restore(self, name: str, rollout: Rollout, mask: Mask, uids: Uids) -> None:
         """Want of these nodes what was wanted of them before."""
@@ -235,13 +241,12 @@ class Conductor:
         classes = members.before[np.searchsorted(members.uids, uids[mask])]
         revision = read
         for at, before in enumerate(rollout.before):
-            nodes = fleet.registry.indices_of(uids[mask][classes == at])
-            nodes = nodes[nodes >= 0]
-            if len(nodes):
-                unset = [variable for variable in rollout.set if variable not in before.set]
+            unset = [variable for variable in rollout.set if variable not in before.set]
+            for some, off in self._by_power(rollout, uids[mask][classes == at]):
+                nodes = fleet.registry.indices_of(some)
                 # Whoever says something else in this very moment, or has switched the node off, has the last word.
                 done = await fleet.edits.set_desires(
-                    nodes, before.set, unset, author_of(name), if_match=read, amend=True
+                    nodes[nodes >= 0], before.set, unset, author_of(name), if_match=read, amend=off
                 )
                 revision = max(revision, done.revision)
         await fleet.considered(revision)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -65,6 +66,8 @@ class VirtualNodes:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
+        self._writing = threading.Lock()
+        """Each node's file is read, changed and written as a whole."""
 
     async def choices(self, names: Sequence[str], attribute: Attribute) -> Mapping[str, Sequence[int] | StrataError]:
         """What the attribute may be."""
@@ -92,11 +95,12 @@ class VirtualNodes:
             return dict.fromkeys(names, refused)
 
         def one(name: str) -> Sequence[Value]:
-            limits = self._limits(name)
-            done = [_changed(limits, what, value) for what, value in changes]
-            path = self._path(name)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(msgspec.json.encode(limits))
+            with self._writing:
+                limits = self._limits(name)
+                done = [_changed(limits, what, value) for what, value in changes]
+                path = self._path(name)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(msgspec.json.encode(limits))
             return done
 
         return await asyncio.to_thread(_each, names, one)

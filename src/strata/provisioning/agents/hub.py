@@ -292,7 +292,7 @@ class Hub:
         if request.generation > issued:
             told = f"its agent reports boot {request.generation}; the newest that was handed out is {issued}"
             self._alarm(Alarm(kind="generation-refused", message=told, node=name))
-            raise Denied("this controller handed out no such boot", where=name, hint="the node must boot anew")
+            raise Denied("no such boot was handed out", where=name, hint="the node must boot anew")
         agent = self._agents.get(name)
         if agent is None:
             agent = self._agents[name] = Agent(name, now)

@@ -48,7 +48,7 @@ CGROUP: Mapping[str, str] = {"ConstrainCores": "yes", "ConstrainDevices": "yes",
 _KEY = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}\Z")
 _VALUE = re.compile(r"[^\x00-\x1f\x7f\"#\\]{0,4096}\Z")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}\Z")
-_OURS = frozenset(("nodename", "partitionname", "switchname", "include", "clustername", "slurmctldhost"))
+_OURS = frozenset(("nodename", "partitionname", "switchname", "clustername", "slurmctldhost"))
 
 
 SettingText = Annotated[str, Meta(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,63}$(?!\n)", max_length=64)]
@@ -319,6 +319,8 @@ def _options(settings: Mapping[str, str], where: str) -> str:
 
 
 def _key(key: str, where: str) -> str:
+    if key.lower() == "include":
+        raise BadRequest("other files cannot be included", where=where, hint="say what stands in them here")
     if not _KEY.match(key):
         raise BadRequest(f"not a setting of Slurm: {key[:40]!r}", where=where)
     return key

@@ -160,7 +160,7 @@ class OidcTokens:
 _WHY = {
     "InvalidAudienceError": "it is for another service (aud)",
     "InvalidIssuerError": "it is from another provider (iss)",
-    "ImmatureSignatureError": "it is not valid yet (nbf)",
+    "ImmatureSignatureError": "it is not valid yet (nbf or iat): do the clocks agree?",
     "InvalidIssuedAtError": "it does not say when it was issued (iat)",
     "MissingRequiredClaimError": "it lacks a claim that is needed",
 }

@@ -15,7 +15,8 @@ interface Reading {
 /** Redfish's letters for units that people write otherwise. */
 const UNITS: Record<string, string> = { "kW.h": "kWh", Cel: "°C" };
 
-const measured = (value: number, unit: string): string => `${Number(value.toPrecision(4))}\u00a0${UNITS[unit] ?? unit}`;
+const measured = (value: number, unit: string): string =>
+  `${Math.abs(value) >= 1000 ? Math.round(value) : Number(value.toPrecision(4))}\u00a0${UNITS[unit] ?? unit}`;
 
 interface Part {
   id: string;

@@ -34,7 +34,8 @@ export function Confirm({ question, done }: { question: Question; done: (did: bo
     try {
       await question.act(reason, choice);
       did.current = true;
-      close();
+      if (dialog.current) close();
+      else done(true); // it was closed meanwhile
     } catch (error) {
       setProblem(error instanceof Problem ? error : new Problem(0, String(error), ""));
       setBusy(false);
