@@ -61,6 +61,9 @@ class Naive:
     def goal(self, name: str, variable: str) -> str | None:
         said = [doc[3] for doc in sorted(self.docs.values()) if self.selected(doc[4], name)]
         own = {wanted: said for (node, wanted), said in self.own.items() if node == name}
+        power = next((wanted["power"] for wanted in reversed(said) if "power" in wanted), None)
+        if power == "off" and "power" not in own and variable != "power":
+            return None  # a document wants it off, and nobody since has spoken of its power
         for turn in sorted({turn for turn, _ in own.values()}):
             said.append({wanted: value for wanted, (when, value) in own.items() if when == turn})
         goal = None
@@ -189,7 +192,7 @@ async def test_a_preview_tells_what_would_be_wanted_and_changes_nothing() -> Non
         await fleet.settled()
         document = DesireDocument(name="d", select="n1", set={"power": ("off",), "image": ("v1",)})
         seen = fleet.registry.desires.preview(fleet.at("n1", "n2"), {"os": ("up",)}, [document])
-        assert seen == {"power": [("off",), ()], "image": [("v1",), ("mine",)], "os": [("up",), ("up",)]}
+        assert seen == {"power": [("off",), ()], "image": [(), ("mine",)], "os": [(), ("up",)]}
         assert fleet.goal("power", "n1") == ("on",) and fleet.goal("os", "n1") == ()
         assert fleet.registry.desires.documents["d"].document.select == "*"
 

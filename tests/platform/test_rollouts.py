@@ -225,6 +225,48 @@ def test_nodes_that_somebody_has_switched_off_are_no_failures_and_catch_up_when_
     on(6, story)
 
 
+@pytest.mark.parametrize("spoken", ["by the nodes", "by a document"])
+def test_nodes_that_a_document_wants_off_stay_off_and_catch_up_when_it_is_gone(spoken: str) -> None:
+    async def story(cluster: Cluster) -> None:
+        fleet = cluster.fleet
+        how = spec(max_failures="0")
+        off = fleet.registry.select("n[00000,00004]")
+        await fleet.edits.set_desires(off, {}, ["power", "image"], "alice")
+        if spoken == "by a document":
+            await fleet.edits.set_desires(fleet.registry.select("*"), {}, ["image"], "alice")
+            compute = DesireDocument(name="compute", select="*", set={"image": ("v1",), "minos": ("default",)})
+            await fleet.settled(await fleet.edits.put_document(compute, "alice"))
+            how = msgspec.structs.replace(spec(max_failures="0", document="compute"), select=None)
+        saving = DesireDocument(name="saving", select="n[00000,00004]", set={"power": ("off",)})
+        await fleet.settled(await fleet.edits.put_document(saving, "alice"))
+        await cluster.until(lambda: fleet.controller.counts()["off"] == 2, LONG)
+        assert bool(fleet.view.fact_mask("power", "off")[off].all())
+        await start(cluster, how)
+        view = await to(cluster)
+        assert (view.state, view.counts.ready, view.counts.failed, view.counts.excused) == ("done", 4, 0, 2)
+        now = fleet.controller.counts()
+        assert (now["off"], now["unreachable"]) == (2, 0)
+        await fleet.edits.delete_document("saving", "alice")
+        await fleet.edits.set_desires(off, {"power": ["on"]}, (), "alice")
+        await cluster.until(lambda: images(cluster) == {"v2": 6}, LONG)
+
+    on(6, story)
+
+
+def test_a_node_that_is_switched_off_in_the_middle_of_its_wave_needs_no_fact_of_one_that_runs() -> None:
+    async def story(cluster: Cluster) -> None:
+        fleet = cluster.fleet
+        await start(cluster, spec(waves=("100%",), require={"os": "up"}, max_failures="0"))
+        await cluster.until(lambda: images(cluster).get("v2", 0) >= 1, LONG)
+        mine = fleet.registry.select("n00005")
+        await fleet.settled((await fleet.edits.set_desires(mine, {"power": ["off"]}, (), "alice")).revision)
+        view = await to(cluster)
+        assert (view.state, view.counts.ready, view.counts.failed) == ("done", 5, 0)
+        assert fleet.controller.counts()["off"] == 1
+
+    on(6, story)
+
+
 @pytest.mark.parametrize("how", ["pause", "go back"])
 def test_a_node_that_was_switched_off_meanwhile_stays_off_when_the_change_is_taken_back(how: str) -> None:
     async def story(cluster: Cluster) -> None:

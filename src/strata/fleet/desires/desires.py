@@ -62,9 +62,22 @@ class Desires:
                         for variable, values in document.set.items()
                     ]
                 )
+        cells = self.overrides.of(int(self._roster.uids[index]))
+        standing_by = {name: desire.values for name, desire in found.items() if name not in cells}
+
+        def ruled_out(variable: str, values: ValueSet | None) -> bool:
+            own = {} if values is None else {variable: values}
+            return any(
+                self._precedence.rules_out({name: said}, variable) and not self._precedence.rules_out(own, name)
+                for name, said in standing_by.items()
+            )
+
+        for moot in [name for name in found if ruled_out(name, None)]:
+            del found[moot]
         own = [
             Desire(variable=variable, values=cell.values, author=cell.author, revision=cell.revision, origin="node")
-            for variable, cell in self.overrides.of(int(self._roster.uids[index])).items()
+            for variable, cell in cells.items()
+            if not ruled_out(variable, cell.values)
         ]
         for revision in sorted({desire.revision for desire in own}):
             lay_on([desire for desire in own if desire.revision == revision])

@@ -55,6 +55,10 @@ class Standing:
         """Look again whom it selects. Nodes and groups that do not exist are nobody: they may come later."""
         self.mask = self.selector.mask(fleet, strict=False)
 
+    def about(self, variable: str) -> dict[str, ValueSet]:
+        """What it says of one variable alone."""
+        return {name: values for name, values in self.document.set.items() if name == variable}
+
     @property
     def rank(self) -> tuple[int, int, str]:
         """Later in this order rules."""

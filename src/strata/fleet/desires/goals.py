@@ -8,12 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from strata.core.distinct import among
 from strata.core.model import UNKNOWN, Model
 from strata.fleet.columns import Coded, Codes, Indices, Mask
 from strata.fleet.desires.documents import Standing, ValueSet
 from strata.fleet.desires.overrides import Overrides, Uids
+
+RULES_OUT = 2
+"""The code of a desire that leaves no room for another variable's; 1 is that of any other desire."""
+_NOW = np.iinfo(np.int64).max
+"""The revision of what would be set now."""
 
 
 class GoalColumn(Coded[ValueSet]):
@@ -56,8 +62,8 @@ class Precedence:
         return self._known[key]
 
     def judge(self, leader: str, variable: str) -> Callable[[ValueSet], int]:
-        """Tells 1 for what, wanted of ``leader``, makes ``variable`` moot, and 0 for the rest."""
-        return lambda values: int(variable in self.moot(leader, values))
+        """Tells ``RULES_OUT`` for what, wanted of ``leader``, makes ``variable`` moot, and 1 for the rest."""
+        return lambda values: RULES_OUT if variable in self.moot(leader, values) else 1
 
     def leaders(self, variable: str) -> list[str]:
         """The variables that may make ``variable`` moot."""
@@ -84,27 +90,53 @@ def resolve(
     """The goal of each of ``nodes`` (whose uids are ``uids``), in the column's codes. Documents come by rising rank.
     ``newest``: what would be set on all of them now.
 
-    What comes later wins, also over what cannot be true together with it: documents, then overrides by revision."""
+    What comes later wins, also over what cannot be true together with it: documents, then overrides by revision. But
+    what a document wants of a variable that nothing later speaks of stands: a node that is to be off is to be off,
+    whoever names an image for it, and has that when it is wanted on."""
     newest = newest or {}
     variable = column.variable
+    if variable not in newest and precedence.rules_out(newest, variable):
+        return np.zeros(len(nodes), dtype=np.int32)
+    table = [0, *(column.intern(one.document.set.get(variable, ())) for one in documents)]
+    codes = np.array(table, dtype=np.int32)[_last_document(variable, documents, precedence, nodes)]
     if variable in newest:
-        return np.full(len(nodes), column.intern(newest[variable]), dtype=np.int32)
-    codes = np.zeros(len(nodes), dtype=np.int32)
-    if precedence.rules_out(newest, variable):
-        return codes
-    for standing in documents:
-        wanted = standing.document.set
-        if variable in wanted:
-            codes[standing.mask[nodes]] = column.intern(wanted[variable])
-        elif precedence.rules_out(wanted, variable):
-            codes[standing.mask[nodes]] = 0
-    own = overrides.codes(variable, uids, column.intern)
-    since = overrides.revisions(variable, uids) if own.any() else None
+        own = np.full(len(nodes), column.intern(newest[variable]), dtype=np.int32)
+        since = np.full(len(nodes), _NOW, dtype=np.int64)
+    else:
+        own = overrides.codes(variable, uids, column.intern)
+        since = overrides.revisions(variable, uids) if own.any() else np.zeros(len(nodes), dtype=np.int64)
     for leader in precedence.leaders(variable):
         if leader in newest:
             continue
-        moot = overrides.codes(leader, uids, precedence.judge(leader, variable)) != 0
-        codes[moot] = 0
-        if since is not None and moot.any():
+        said = overrides.codes(leader, uids, precedence.judge(leader, variable))
+        moot = said == RULES_OUT
+        if moot.any():
             own[moot & (overrides.revisions(leader, uids) > since)] = 0
+        judged = [False, *(precedence.rules_out(one.about(leader), variable) for one in documents)]
+        if any(judged):
+            ruled = (said == 0) & np.array(judged)[_last_document(leader, documents, precedence, nodes)]
+            moot |= ruled
+            own[ruled & ~among(own, _strikes(column, leader, precedence))] = 0
+        codes[moot] = 0
     return np.where(own != 0, own, codes)
+
+
+def _strikes(column: GoalColumn, leader: str, precedence: Precedence) -> list[int]:
+    """The codes of what, in its turn, leaves no room for ``leader``."""
+    variable = column.variable
+    return [code for code, values in enumerate(column.table) if leader in precedence.moot(variable, values)]
+
+
+def _last_document(
+    variable: str, documents: Sequence[Standing], precedence: Precedence, nodes: Indices
+) -> npt.NDArray[np.intp]:
+    """Which document has the last word about a variable, counted from 1 on; 0: none says anything of it, or one that
+    came later leaves no room for it."""
+    last = np.zeros(len(nodes), dtype=np.intp)
+    for at, standing in enumerate(documents, 1):
+        wanted = standing.document.set
+        if variable in wanted:
+            last[standing.mask[nodes]] = at
+        elif precedence.rules_out(wanted, variable):
+            last[standing.mask[nodes]] = 0
+    return last

@@ -74,8 +74,9 @@ def sight(fleet: Fleet, rollout: Rollout, members: Members) -> Sight:
     nodes = np.where(there, indices, 0)
     idle = (progress.phase[nodes] == Phase.IDLE) & ~progress.dirty[nodes]
     ready = there & idle & (progress.kind[nodes] == Kind.READY)
+    off = to_be_off(fleet, rollout, nodes)
     for variable, value in rollout.spec.require.items():
-        ready &= fleet.view.fact_mask(variable, value)[nodes]
+        ready &= off | fleet.view.fact_mask(variable, value)[nodes]
     failed = there & idle & ~ready & (progress.fault[nodes] | (progress.kind[nodes] == Kind.STUCK))
     out = np.zeros(progress.size, dtype=np.bool_)
     out[engine.places.out()] = True
