@@ -189,16 +189,16 @@ async def test_idle_nodes_go_off_and_a_job_brings_them_back_and_runs_through_cap
         scheduler, called, directory = saver.slurm, list(saver.names.values()), saver.slurm.directory
         await saver.until("they are off", lambda: not any(saver.machine.on(node) for node in OURS))
         await saver.until("Slurm knows", lambda: _are(saver, "idle+powered_down"))
-        said = (directory / "programs.log").read_text()
-        assert f"suspend {called[1]}: {OURS[1]}" in said
+        log = directory / "programs.log"
+        suspended = f"suspend {called[1]}: {OURS[1]}"
+        await saver.until("the program says so", lambda: log.exists() and suspended in log.read_text())
         await saver.until("both are out", lambda: {saver.fact(node, "workload") for node in OURS} == {"out"})
 
         jobs = await asyncio.gather(*(scheduler.start_job(node) for node in called))
         assert all(saver.machine.on(node) for node in OURS)
         # Slurm's token switches off what Slurm has switched off, and nothing else.
         assert await asyncio.to_thread(_suspend, directory, called[1]) == 1
-        last = (directory / "programs.log").read_text().splitlines()[-1]
-        assert f"not {OURS[1]}: job {jobs[1]} runs there" in last
+        assert f"not {OURS[1]}: job {jobs[1]} runs there" in log.read_text().splitlines()[-1]
         for node in called:
             scheduler.release_job(node)
         await saver.until("both jobs came to their end", lambda: all(map(scheduler.ended_well, called)))
