@@ -131,7 +131,7 @@ class NodeEdits(Editor):
         """What gives nodes the addresses that they lack; ``others`` are taken, too."""
         if self.addresses is None:
             return lambda node: node
-        assign = self.addresses(lambda address: address in others or self.registry.roster.claimant(address) >= 0)
+        assign = self.addresses(lambda address: address in others or self.registry.claimant(address) >= 0)
 
         def give(node: Node) -> Node:
             if not node.interfaces:
@@ -304,21 +304,21 @@ class NodeEdits(Editor):
     def _check_free(self, node: Node, moving: Set[str] = frozenset()) -> None:
         """Raise ``Conflict`` if another node, and none of ``moving``, has the name, the place, the NID or something of
         an interface."""
-        roster = self.registry.roster
-        there = roster.find(node.name)
-        if there >= 0 and roster.uids[there] != node.uid:
-            raise Conflict("there is a node of this name", where=f"node {node.name}", revision=self.registry.revision)
+        registry = self.registry
+        there = registry.find(node.name)
+        if there >= 0 and registry.uids[there] != node.uid:
+            raise Conflict("there is a node of this name", where=f"node {node.name}", revision=registry.revision)
         for what, value, other in (
-            ("location", node.location, roster.at_location(node.location) if node.location else -1),
-            ("NID", node.nid, roster.at_nid(node.nid) if node.nid is not None else -1),
-            *((what, claim, roster.claimant(claim)) for what, claim in claims_of(node)),
+            ("location", node.location, registry.at_location(node.location) if node.location else -1),
+            ("NID", node.nid, registry.at_nid(node.nid) if node.nid is not None else -1),
+            *((what, claim, registry.claimant(claim)) for what, claim in claims_of(node)),
         ):
-            if other >= 0 and roster.uids[other] != node.uid and roster.names[other] not in moving:
+            if other >= 0 and registry.uids[other] != node.uid and registry.names[other] not in moving:
                 raise Conflict(
-                    f"{what} {value} is that of {roster.names[other]}",
+                    f"{what} {value} is that of {registry.names[other]}",
                     where=f"node {node.name}",
-                    revision=self.registry.revision,
-                    hint=f"give another {what}, or change {roster.names[other]} first",
+                    revision=registry.revision,
+                    hint=f"give another {what}, or change {registry.names[other]} first",
                 )
 
 

@@ -19,6 +19,7 @@ import msgspec
 
 from strata.core.errors import BadRequest, Conflict, NotFound, StrataError, Unavailable
 from strata.fleet.operations.records import PREFIX, OperationRow, Work, decode, encode
+from strata.fleet.tasks import all_cancelled
 from strata.store.audit import Ledger
 from strata.store.protocol import Delete, Entry, Put, Store
 
@@ -158,9 +159,7 @@ class Operations:
 
     async def close(self) -> None:
         """Stop working; unfinished operations go on elsewhere, or here after a restart."""
-        for task in self._running.values():
-            task.cancel()
-        await asyncio.gather(*self._running.values(), return_exceptions=True)
+        await all_cancelled(self._running.values())
 
     async def _entry(self, ident: str) -> Entry:
         entry = await self._store.get(PREFIX + ident)
