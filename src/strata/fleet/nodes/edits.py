@@ -150,28 +150,13 @@ class NodeEdits(Editor):
                 results[at] = _failure(node.name, error)
         return left
 
-    async def described(
-        self, stated: Sequence[NodeStatement], ops: list[Op], expect: dict[str, int]
-    ) -> tuple[list[Node], list[Node]]:
-        """The nodes that would be new, and those that would be others, if all of these were as is said. What writes
-        them goes to ``ops`` and ``expect``; ``BadRequest`` and ``Conflict`` name the node."""
-        claim = await self._claim()
+    def stated(self, stated: Sequence[NodeStatement]) -> list[Node]:
+        """The nodes as they would be if all of these were as is said; ``BadRequest`` names the node."""
         own = Claimed()
         for one in stated:
             index = self.registry.find(one.name)
             own.take(_stated(one, self.registry.node_at(index) if index >= 0 else None))
-        addressed = self._addressed({interface.address for node in own.nodes for interface in node.interfaces})
-        moving = {node.name for node in own.nodes}
-        created: list[Node] = []
-        changed: list[Node] = []
-        for node in own.nodes:
-            is_new = self.registry.find(node.name) < 0
-            if (written := self._row(node, claim, addressed, moving, ops, expect)) is not None:
-                (created if is_new else changed).append(written)
-        if created or changed:
-            ops.insert(0, claim.put())
-            expect[NEXT_UID] = claim.modified
-        return created, changed
+        return own.nodes
 
     def _row(
         self,
