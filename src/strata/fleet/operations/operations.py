@@ -38,13 +38,11 @@ class OperationSettings(msgspec.Struct, frozen=True, kw_only=True):
 class Operations:
     """The operations of one controller, and a view of everybody's."""
 
-    def __init__(
-        self, store: Store, ledger: Ledger, *, owner: str, instance: str = "", settings: OperationSettings | None = None
-    ) -> None:
+    def __init__(self, store: Store, ledger: Ledger, *, owner: str, settings: OperationSettings | None = None) -> None:
         self._store = store
         self._ledger = ledger
         self._owner = owner
-        self._instance = instance or secrets.token_hex(8)
+        self._instance = secrets.token_hex(8)
         self._settings = settings or OperationSettings()
         self._kinds: dict[str, Work] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
