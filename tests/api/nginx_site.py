@@ -18,7 +18,8 @@ from strata.api.nginx import Nginx, free_port
 from strata.api.nginx_config import FrontDoor
 from strata.api.server import ApiServer
 from strata.api.services import FrontSecret, Limits
-from strata.fleet.access.authority import Authority, Issued, write_private
+from strata.core.host.private_file import write_private
+from strata.fleet.access.authority import Authority, Issued
 
 SOURCES = [str(folder) for folder in Path(__file__).parents[:2]]
 """Where a process of its own finds what these tests use."""

@@ -19,7 +19,7 @@ from strata.api.server import bind_private
 from strata.api.services import SERVICES
 from strata.api.web_account import web_account
 from strata.core.errors import Unauthenticated
-from strata.fleet.access.authority import write_private
+from strata.core.host.private_file import write_private
 from strata.fleet.access.credentials import Authenticator
 from strata.fleet.services import Services
 from strata.provisioning.agents.door import AgentDoor, agents_app

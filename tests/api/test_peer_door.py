@@ -20,7 +20,8 @@ from real_service import real_service
 from strata.api.rights import CONTROLLER
 from strata.api.services import SERVICES
 from strata.core.errors import BadRequest, NotFound, OutcomeUnknown, Unauthenticated, Unavailable
-from strata.fleet.access.authority import CONTROLLER_UNIT, Authority, write_private
+from strata.core.host.private_file import write_private
+from strata.fleet.access.authority import CONTROLLER_UNIT, Authority
 from strata.fleet.access.principal import LOCAL_ADMIN, ROLES
 from strata.fleet.peers.client import ADDRESSEE, CERTIFICATE_TTL, PeerClient
 from strata.fleet.peers.peers import Peer

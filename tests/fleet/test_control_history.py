@@ -146,7 +146,7 @@ def test_any_past_reads_as_a_list_would_before_and_after_pruning(
             for uid in range(1, 5):
                 own = [(float(w), v, n) for uids, v, n, w in reversed(past) if uid in uids and (not pruned or w >= cut)]
                 found = file.of_node(uid, float("-inf"), float("inf"), None, 1000)
-                assert [(when, variable, new) for _, when, variable, _, new, _, _ in found] == own
+                assert [(one.time, one.variable, one.new) for _, one in found] == own
                 for at in range(cut if pruned else 0, 11):
                     assert file.state_at(uid, at) == expected(uid, at)
             file.begin_prune(cut)

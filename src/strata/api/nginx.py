@@ -22,7 +22,7 @@ import msgspec
 from strata.api.nginx_config import BootServer, FrontDoor, config_text
 from strata.api.web_account import web_account
 from strata.core.errors import Unavailable
-from strata.fleet.access.authority import write_private
+from strata.core.host.private_file import write_private
 from strata.fleet.child_process import Child, find
 
 # Nothing of ours: not our secrets, and not an NGINX variable, which means "take over these sockets".

@@ -92,6 +92,16 @@ class Client:
         """The body of a read."""
         return self.request("GET", path, params=params).body
 
+    def is_answered(self) -> bool:
+        """Whether a service is there, however it is."""
+        try:
+            self.get("/v1/health")
+        except ServiceAway:
+            return False
+        except StrataError:
+            pass  # it answered, if not kindly
+        return True
+
     def request(
         self,
         method: str,
@@ -159,10 +169,11 @@ class Client:
             if not cursor:
                 return
 
-    def events(self, path: str, params: Params | None = None, *, last: str = "") -> Iterator[Event]:
+    def events(self, path: str, params: Params | None = None) -> Iterator[Event]:
         """Events for as long as the caller wants them. A lost connection resumes after the last one seen; a service
         that restarts is waited for."""
         cut: float | None = None
+        last = ""
         while True:
             headers = {"Accept": "text/event-stream", **self.credentials.headers()}
             if last:

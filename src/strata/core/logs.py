@@ -11,7 +11,6 @@ import sys
 import time
 from collections.abc import Mapping
 from contextvars import ContextVar
-from pathlib import Path
 from typing import Any, Literal, TextIO, get_args
 
 import msgspec
@@ -79,17 +78,12 @@ def setup(
     *,
     level: Level = "info",
     form: Literal["auto", "json", "text"] = "auto",
-    path: Path | None = None,
     stream: TextIO | None = None,
 ) -> logging.Handler:
-    """Send all logging to ``path``, or to ``stream`` (default: standard error); ``auto``: text on a terminal only."""
+    """Send all logging to ``stream`` (default: standard error); ``auto``: text on a terminal only."""
     target = stream if stream is not None else sys.stderr
-    handler: logging.Handler
-    if path is not None:
-        handler = logging.FileHandler(path, encoding="utf-8")
-    else:
-        handler = logging.StreamHandler(target)
-    text = form == "text" or (form == "auto" and path is None and target.isatty())
+    handler = logging.StreamHandler(target)
+    text = form == "text" or (form == "auto" and target.isatty())
     handler.setFormatter(TextFormatter() if text else JsonFormatter())
     root = logging.getLogger()
     for old in list(root.handlers):

@@ -23,7 +23,7 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import msgspec
 
@@ -35,6 +35,7 @@ BUILT_IN = "built-in"
 """What ``extends`` may name: the layers that Strata brings along."""
 
 _T = TypeVar("_T")
+_S = TypeVar("_S", bound=msgspec.Struct)
 
 
 class ExecSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,22 +94,12 @@ def parse(text: str, *, source: str, layers: Sequence[Layer] = (), always_extend
 def _variable(name: str, section: _Section) -> Variable:
     if isinstance(section.data, list):
         return Variable(name=name, values=section.words())
-    section.only("values", "open", "ages_out_after", "lost_when", "implies", "observer", "nothing", "canary", "doc")
-    return Variable(
-        name=name,
-        values=section.sub("values").words(),
-        open=section.scalar("open", bool, False),
-        ages_out_after=section.scalar("ages_out_after", float, None),
-        lost_when=section.sub("lost_when").table(),
-        implies={
-            value: {other: word.text() for other, word in section.sub("implies").sections(value)}
-            for value, _ in section.sections("implies")
-        },
-        observer=section.scalar("observer", str, ""),
-        nothing=section.scalar("nothing", str, ""),
-        canary=section.scalar("canary", bool, False),
-        doc=section.scalar("doc", str, ""),
-    )
+    section.only(*_fields(Variable))
+    proved = {
+        value: {other: word.text() for other, word in section.sub("implies").sections(value)}
+        for value, _ in section.sections("implies")
+    }
+    return section.filled(Variable, name=name, implies=proved)
 
 
 def _mutation(name: str, section: _Section, known: Mapping[str, Variable]) -> Mutation:
@@ -123,77 +114,37 @@ def _mutation(name: str, section: _Section, known: Mapping[str, Variable]) -> Mu
     start: Values = frozenset(section.sub("from").words())
     if ANY in start:
         start = frozenset((UNKNOWN, *known[variable].symbols))
-    return Mutation(
+    return section.filled(
+        Mutation,
         name=name,
-        variable=variable,
         start=start,
-        to=section.scalar("to", str, ""),
-        requires=section.sub("requires").table(),
-        excludes=section.sub("excludes").table(),
-        sets={other: value.text() for other, value in section.sections("sets")},
-        forgets=section.sub("forgets").words(),
-        cost=section.scalar("cost", float, 1.0),
-        timeout=section.scalar("timeout", float, 60.0),
-        batch=section.scalar("batch", int, 1000),
-        driver=section.scalar("driver", str, ""),
         guards=section.sub("guard").words() + section.sub("guards").words(),
-        destructive=section.scalar("destructive", bool, False),
-        idempotent=section.scalar("idempotent", bool, False),
-        on_failure="unchanged" if section.one_of("on_failure", ("unknown", "unchanged")) == "unchanged" else "unknown",
-        doc=section.scalar("doc", str, ""),
+        on_failure=section.one_of("on_failure", ("unknown", "unchanged")) or "unknown",
     )
 
 
 def _guard(name: str, section: _Section) -> Guard:
     section.only("driver", "ask_again_after", "doc")
-    return Guard(
-        name=name,
-        driver=section.scalar("driver", str, ""),
-        ask_again_after=section.scalar("ask_again_after", float, 10.0),
-        doc=section.scalar("doc", str, ""),
-    )
+    return section.filled(Guard, name=name)
 
 
 def _budget(name: str, section: _Section) -> Budget:
-    section.only(
-        *(
-            "mutations",
-            "driver",
-            "destructive_only",
-            "per",
-            "limit",
-            "percent",
-            "rate",
-            "weight",
-            "unavailable",
-            "standing",
-            "doc",
-        ),
-    )
-    return Budget(
-        name=name,
-        mutations=section.sub("mutations").words(),
-        driver=section.scalar("driver", str, ""),
-        destructive_only=section.scalar("destructive_only", bool, False),
-        per=section.scalar("per", str, "fleet"),
-        limit=section.scalar("limit", float, None),
-        percent=section.scalar("percent", float, None),
-        rate=section.scalar("rate", float, None),
-        weight=section.scalar("weight", str, ""),
-        unavailable=section.scalar("unavailable", bool, False),
-        standing=section.scalar("standing", bool, False),
-        doc=section.scalar("doc", str, ""),
-    )
+    section.only(*_fields(Budget))
+    return section.filled(Budget, name=name)
+
+
+def _fields(kind: type[msgspec.Struct]) -> tuple[str, ...]:
+    """What a file may say of one: all but its name, which stands before it."""
+    return tuple(field for field in kind.__struct_fields__ if field != "name")
 
 
 def _driver(name: str, section: _Section) -> ExecSpec:
     section.only("exec", "timeout", "env")
     section.needs("exec")
-    command = section.sub("exec").words()
-    timeout = section.scalar("timeout", float, 60.0)
-    if not command or not timeout > 0:
+    spec = section.filled(ExecSpec, name=name, command=section.sub("exec").words())
+    if not spec.command or not spec.timeout > 0:
         raise section.error("exec must be a command with its arguments, and timeout above 0 seconds")
-    return ExecSpec(name=name, command=command, timeout=timeout, env={k: v.text() for k, v in section.sections("env")})
+    return spec
 
 
 class _Section:
@@ -265,6 +216,24 @@ class _Section:
         if key in self.mapping() and below.text() not in choices:
             raise below.error(f"found {below.text()[:60]!r}; expected {' or '.join(filter(None, choices))}")
         return below.text()
+
+    def filled(self, kind: type[_S], **known: Any) -> _S:
+        """The data as a ``kind``, but for what is ``known`` of it; what the file leaves out is as ``kind`` has it."""
+        said: dict[str, Any] = {}
+        for field in msgspec.structs.fields(kind):
+            below = self.sub(field.name)
+            if field.name in known or field.name not in self.mapping():
+                continue
+            if field.type == tuple[str, ...]:
+                said[field.name] = below.words()
+            elif field.type == Mapping[str, Values]:
+                said[field.name] = below.table()
+            elif field.type == Mapping[str, str]:
+                said[field.name] = {name: word.text() for name, word in self.sections(field.name)}
+            else:
+                of_them, *_ = get_args(field.type) or (field.type,)
+                said[field.name] = self.scalar(field.name, of_them, None)
+        return kind(**said, **known)
 
     def scalar(self, key: str, kind: type[Any], default: Any) -> Any:
         """The value at ``key`` as ``kind``, or ``default``."""

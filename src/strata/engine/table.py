@@ -37,28 +37,28 @@ class VariableColumns:
     ``fact`` is 0 for unknown, else a code of ``words``. ``goal`` is 0 for no desire, else a code of ``goals``.
     """
 
-    def __init__(self, variable: Variable, size: int) -> None:
+    def __init__(self, variable: Variable) -> None:
         self.variable = variable
         self.words: list[str] = [UNKNOWN, *((ABSENT,) if variable.open else variable.values)]
         self._codes = {word: code for code, word in enumerate(self.words)}
         self.goals: list[tuple[str, ...]] = [()]
         self._goal_codes: dict[tuple[str, ...], int] = {(): 0}
         self._goal_word = np.zeros(1, dtype=np.int32)
-        self.fact: Codes = np.zeros(size, dtype=np.int32)
-        self.last: Codes = np.zeros(size, dtype=np.int32)
+        self.fact: Codes = np.zeros(0, dtype=np.int32)
+        self.last: Codes = np.zeros(0, dtype=np.int32)
         """The last known value, also while it is unknown."""
-        self.before: Codes = np.zeros(size, dtype=np.int32)
+        self.before: Codes = np.zeros(0, dtype=np.int32)
         """The value that was recorded last and is not ``unknown``; 0: none, or something happened that it cannot have
         outlived."""
-        self.seen: Times = np.full(size, -np.inf)
-        self.source: npt.NDArray[np.int16] = np.zeros(size, dtype=np.int16)
-        self.unseen: Mask = np.zeros(size, dtype=bool)
+        self.seen: Times = np.full(0, -np.inf)
+        self.source: npt.NDArray[np.int16] = np.zeros(0, dtype=np.int16)
+        self.unseen: Mask = np.zeros(0, dtype=bool)
         """Its observer looked, and saw nothing: it is unknown, or known by implication only."""
-        self.implied: Mask = np.zeros(size, dtype=bool)
+        self.implied: Mask = np.zeros(0, dtype=bool)
         """Known only because another variable's fact proves it (``Variable.implies``)."""
         self.provable = False
         """Whether that can be: nothing looks at ``implied`` where it cannot."""
-        self.goal: Codes = np.zeros(size, dtype=np.int32)
+        self.goal: Codes = np.zeros(0, dtype=np.int32)
         self.sources: list[str] = [""]
 
     def grow(self, size: int) -> None:
@@ -193,10 +193,10 @@ class VariableColumns:
 class FleetTable:
     """All variables over the fleet, and the class that each node is in."""
 
-    def __init__(self, model: Model, size: int = 0) -> None:
+    def __init__(self, model: Model) -> None:
         self.model = model
-        self.size = size
-        self.columns = {name: VariableColumns(variable, size) for name, variable in model.variables.items()}
+        self.size = 0
+        self.columns = {name: VariableColumns(variable) for name, variable in model.variables.items()}
         for rule in model.implications():
             self.columns[rule.other].provable = True
 

@@ -70,11 +70,9 @@ _ROOM_AGAIN = "the disk has room again"
 class DiskWatch(TroubleWatch):
     """Looks at the disk of ``folder``."""
 
-    def __init__(
-        self, folder: Path, tell: AlarmSink = lambda _: None, *, owner: str = "", every: float = EVERY
-    ) -> None:
+    def __init__(self, folder: Path, tell: AlarmSink = lambda _: None, *, owner: str = "") -> None:
         """``tell``: hears of it when the disk is full and when it has room again; ``owner``: whose disk it is."""
-        super().__init__(every, _ROOM_AGAIN)
+        super().__init__(EVERY, _ROOM_AGAIN)
         self._folder = folder
         self._tell = tell
         self._owner = owner

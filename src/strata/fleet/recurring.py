@@ -8,6 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from strata.core.errors import StrataError
+from strata.fleet.tasks import cancelled
 
 log = logging.getLogger(__name__)
 
@@ -31,10 +32,7 @@ class Recurring:
     async def stop(self) -> None:
         """Stop, wherever it is."""
         task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+        await cancelled(task)
 
     def soon(self) -> None:
         """Do it without a pause, the next time."""

@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ed25519
 
 from strata.core.errors import Corrupt
-from strata.fleet.access.sealing import write_new
+from strata.core.host.private_file import write_new
 
 KEY_FILE = "release.key"
 

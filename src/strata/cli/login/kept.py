@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from strata.cli.login.provider import Given, renew
 from strata.core.errors import BadRequest, Unauthenticated
+from strata.core.host.private_file import write_private
 
 _SOON = 60.0
 """Seconds before its end at which a token is renewed."""
@@ -81,20 +82,8 @@ def _read(path: Path) -> dict[str, Login]:
 
 def _write(path: Path, logins: dict[str, Login]) -> None:
     told = {
-        url: {
-            "issuer": one.issuer,
-            "client": one.client,
-            "endpoint": one.endpoint,
-            "token": one.given.token,
-            "renewal": one.given.renewal,
-            "until": one.given.until,
-        }
+        url: {"issuer": one.issuer, "client": one.client, "endpoint": one.endpoint, **one.given._asdict()}
         for url, one in logins.items()
     }
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    new = path.with_name(f".{path.name}.{os.getpid()}")
-    with open(new, "w", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
-        json.dump(told, file)
-        file.flush()
-        os.fsync(file.fileno())
-    new.replace(path)
+    write_private(path, json.dumps(told).encode())

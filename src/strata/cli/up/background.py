@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 from strata.cli.output import Output
 from strata.cli.session import Session
 from strata.cli.times import span
-from strata.core.errors import Conflict, StrataError, Unavailable
+from strata.core.errors import Conflict, Unavailable
 from strata.core.host import process as ps
 from strata.core.host.removal import remove_tree
 
@@ -43,9 +43,9 @@ LOG = "serve.log"
 NO_SITE = ("--config", os.devnull)
 """Options of the service: a trial has nothing to do with the configuration of the machine that it runs on."""
 URL = "url"
+"""Written by the service: where its front door is."""
 DOOR = "front-door"
 """File in a state directory: the address of the front door of the last ``up``, which stays there."""
-"""Written by the service: where its front door is."""
 START_TIMEOUT = 60.0
 STOP_GRACE = 20.0
 LOCK_PATIENCE = 60.0
@@ -141,19 +141,12 @@ def client_of(session: Session, directory: Path) -> Client:
 
 def refuse_stranger(client: Client, directory: Path) -> None:
     """Raise if something that ``up`` did not start answers there."""
-    from strata.cli.transport import ServiceAway
-
-    try:
-        client.get("/v1/health")
-    except ServiceAway:
-        return
-    except StrataError:
-        pass  # it answered, if not kindly
-    raise Conflict(
-        "a service that 'strata up' did not start is already running here",
-        where=str(directory),
-        hint="use it, or give another --state-dir",
-    )
+    if client.is_answered():
+        raise Conflict(
+            "a service that 'strata up' did not start is already running here",
+            where=str(directory),
+            hint="use it, or give another --state-dir",
+        )
 
 
 def front_door(session: Session, directory: Path, listen: str, no_tls: bool) -> list[str]:

@@ -27,6 +27,7 @@ from strata.cli.up import background as bg
 from strata.core.errors import NotFound, Unavailable
 from strata.core.host import process as ps
 from strata.core.host.captured import captured
+from strata.core.host.private_file import write_private
 from strata.virtual.qemu import network
 
 if TYPE_CHECKING:
@@ -81,32 +82,24 @@ def start(directory: Path, chassis: Description) -> None:
     _make_key(folder)
     _write_programs(directory)
     _configure(folder, chassis)
-    log = folder / "munged.log"
     command = [network.tool("munged", "munge"), "--foreground", "--num-threads=2"]
     # Whoever asks has to be root: nobody else enters the state directory, which munged would rather not have.
     command += ["--force", f"--key-file={folder / KEY}", f"--socket={folder / SOCKET}"]
     command += [f"--pid-file={folder / 'munged.pid'}", f"--seed-file={folder / 'munged.seed'}"]
-    munged = _running(directory / MUNGED) or bg.start(directory / MUNGED, log, command)
-    _until(munged, "munged", log, lambda: _asks(["munge", "--no-input", f"--socket={folder / SOCKET}"]))
+    _work(directory, MUNGED, command, lambda: _asks(["munge", "--no-input", f"--socket={folder / SOCKET}"]))
     if (folder / DATABASE).is_dir():
         _start_accounting(directory, chassis)
-    log = folder / "slurmctld.log"
     command = [*network.prefix_of(chassis.namespace), network.tool("slurmctld", "slurmctld"), "-D"]
     command += ["-f", str(folder / INSIDE / CONF)]
-    slurmctld = _running(directory / SLURMCTLD) or bg.start(directory / SLURMCTLD, log, command)
-    _until(slurmctld, "slurmctld", log, lambda: _asks(["sinfo", "--noheader"], environment(directory)))
+    _work(directory, SLURMCTLD, command, lambda: _asks(["sinfo", "--noheader"], environment(directory)))
 
 
 def _start_accounting(directory: Path, chassis: Description) -> None:
     folder, database = directory / FOLDER, directory / FOLDER / DATABASE
     accounting.make(database)
-    log = folder / "mariadbd.log"
-    mariadbd = _running(directory / MARIADBD) or bg.start(directory / MARIADBD, log, accounting.mariadbd(database))
-    _until(mariadbd, "mariadbd", log, (database / accounting.SOCKET).is_socket)
-    log = folder / "slurmdbd.log"
+    _work(directory, MARIADBD, accounting.mariadbd(database), (database / accounting.SOCKET).is_socket)
     command = [*network.prefix_of(chassis.namespace), *accounting.slurmdbd(database, folder / INSIDE / CONF)]
-    slurmdbd = _running(directory / SLURMDBD) or bg.start(directory / SLURMDBD, log, command)
-    _until(slurmdbd, "slurmdbd", log, lambda: _asks(["sacctmgr", "show", "stats"], environment(directory)))
+    _work(directory, SLURMDBD, command, lambda: _asks(["sacctmgr", "show", "stats"], environment(directory)))
 
 
 def extend(directory: Path, chassis: Description) -> None:
@@ -223,11 +216,7 @@ def _make_key(folder: Path) -> None:
     folder.mkdir(mode=0o700, exist_ok=True)
     if (folder / KEY).exists():
         return
-    part = folder / f"{KEY}.new"
-    part.unlink(missing_ok=True)
-    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o400), "wb") as file:
-        file.write(base64.b64encode(secrets.token_bytes(96)))
-    part.replace(folder / KEY)
+    write_private(folder / KEY, base64.b64encode(secrets.token_bytes(96)), mode=0o400)
 
 
 def _write_programs(directory: Path) -> None:
@@ -314,11 +303,6 @@ def _cluster(folder: Path, chassis: Description, address: str) -> Cluster:
     )
 
 
-def _running(record: Path) -> ps.Process | None:
-    found = ps.load(record)
-    return found if found is not None and found.alive else None
-
-
 def _asks(command: list[str], environment: dict[str, str] | None = None) -> bool:
     """Whether somebody answers this question."""
     try:
@@ -330,8 +314,13 @@ def _asks(command: list[str], environment: dict[str, str] | None = None) -> bool
     return done.returncode == 0
 
 
-def _until(process: ps.Process, what: str, log: Path, answers: Callable[[], bool]) -> None:
-    """Wait until it answers; its last words if it dies instead."""
+def _work(directory: Path, record: str, command: list[str], answers: Callable[[], bool]) -> None:
+    """Start a program unless it runs, and wait until it answers; its last words if it dies instead."""
+    what = record.removesuffix(".json")
+    log = directory / FOLDER / f"{what}.log"
+    process = ps.load(directory / record)
+    if process is None or not process.alive:
+        process = bg.start(directory / record, log, command)
     deadline = time.monotonic() + bg.START_TIMEOUT
     while not answers():
         bg.must_run(process, what, log)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import datetime as dt
 import ipaddress
-import os
 import re
 import time
 from collections.abc import Callable, Sequence
@@ -23,6 +22,7 @@ from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKey
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from strata.core.errors import BadRequest, Corrupt
+from strata.core.host.private_file import write_private
 from strata.fleet.access.principal import Role
 
 ROOT_YEARS = 10
@@ -294,17 +294,3 @@ def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
     return key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-
-
-def write_private(path: Path, data: bytes, *, mode: int = 0o600) -> None:
-    """Put ``data`` at ``path`` whole or not at all; never, not even for a moment, with more rights than ``mode``."""
-    part = path.with_name(f".{path.name}.part")
-    part.unlink(missing_ok=True)
-    handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
-    try:
-        os.fchmod(handle, mode)
-        os.write(handle, data)
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-    part.replace(path)

@@ -13,13 +13,13 @@ import hashlib
 import os
 import secrets
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from strata.core.errors import Corrupt, Unavailable
+from strata.core.host.private_file import write_new
 
 KEY_FILE = "secrets.key"
 """In the state directory, unless another path was given."""
@@ -124,25 +124,3 @@ def _key_of(line: str, path: Path) -> bytes:
         raise Corrupt(
             "a line of the key file is not a key", where=str(path), hint="restore the file from your copy"
         ) from None
-
-
-def write_new(path: Path, data: bytes) -> None:
-    """Put ``data`` at ``path``, whole, for its owner only, and never over a file that somebody else just wrote."""
-    part = path.with_name(f".{path.name}.{os.getpid()}")
-    part.unlink(missing_ok=True)
-    handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-    try:
-        os.write(handle, data)
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-    try:
-        with suppress(FileExistsError):
-            os.link(part, path)
-    finally:
-        part.unlink()
-    directory = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)

@@ -19,7 +19,7 @@ import msgspec
 
 from strata.core.errors import StrataError, Unauthenticated, Unavailable
 from strata.fleet.access.principal import Principal
-from strata.fleet.tasks import all_cancelled
+from strata.fleet.tasks import all_cancelled, beside
 from strata.store.audit import Ledger
 from strata.store.protocol import Store
 from strata.store.records import Records
@@ -111,9 +111,7 @@ class Sessions:
         last = self._renewed.get(session.id, 0.0)
         if self._clock() - last > self._timeout / _RENEWALS:
             self._renewed[session.id] = self._clock()
-            task = asyncio.create_task(self._renew(session), name="session renewal")
-            self._renewals.add(task)
-            task.add_done_callback(self._renewals.discard)
+            beside(self._renewals, self._renew(session), name="session renewal")
         return session
 
     async def close(self, who: Principal, ident: str) -> None:

@@ -17,7 +17,7 @@ from strata.fleet.controller.driver_calls import DriverCalls
 from strata.fleet.controller.intents import Intents
 from strata.fleet.nodes.batches import batch_of
 from strata.fleet.registry.registry import Registry
-from strata.fleet.tasks import all_cancelled
+from strata.fleet.tasks import all_cancelled, beside
 
 log = logging.getLogger(__name__)
 
@@ -48,9 +48,7 @@ class Dispatcher:
 
     def begin(self, acts: Sequence[Act]) -> None:
         """Begin these together, soon."""
-        task = asyncio.create_task(self._begin(acts))
-        self._beginning.add(task)
-        task.add_done_callback(self._beginning.discard)
+        beside(self._beginning, self._begin(acts))
 
     async def quiet(self) -> None:
         """Until every act that was decided under the old shares is written down, or never will be."""

@@ -20,7 +20,7 @@ from strata.core.state import Outcome
 from strata.engine.effects import Answered, Done, Input, Seen
 from strata.engine.table import Mask
 from strata.fleet.metrics import Metrics
-from strata.fleet.tasks import all_cancelled
+from strata.fleet.tasks import all_cancelled, beside
 
 log = logging.getLogger(__name__)
 
@@ -180,9 +180,7 @@ class DriverCalls:
         while queue and self._running.get(driver, 0) < self._at_once - (KEPT_FREE if queue[0][0] > 0 else 0):
             _, _, call = heapq.heappop(queue)
             self._running[driver] = self._running.get(driver, 0) + 1
-            task = asyncio.ensure_future(self._run(driver, call))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            beside(self._tasks, self._run(driver, call))
 
     async def _run(self, driver: str, call: Callable[[], Awaitable[None]]) -> None:
         try:

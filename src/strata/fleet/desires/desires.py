@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,19 +13,19 @@ from strata.fleet.columns import Codes, Indices
 from strata.fleet.desires import overrides as rows
 from strata.fleet.desires.documents import DesireDocument, Standing, ValueSet
 from strata.fleet.desires.goals import GoalColumn, Precedence, resolve
-from strata.fleet.nodes.roster import Roster
 from strata.fleet.registry.changes import Touched
-from strata.fleet.selectors.selectable import Selectable
+
+if TYPE_CHECKING:
+    from strata.fleet.registry.registry import Registry
 
 
 class Desires:
-    """What is wanted of the fleet. ``fleet`` is what documents select from, ``roster`` the nodes of the same fleet."""
+    """What is wanted of the nodes of ``fleet``, which documents select from."""
 
-    def __init__(self, fleet: Selectable, roster: Roster) -> None:
+    def __init__(self, fleet: Registry) -> None:
         self.documents: dict[str, Standing] = {}
         self.overrides = rows.Overrides()
         self._fleet = fleet
-        self._roster = roster
         self._goals = {name: GoalColumn(name) for name in fleet.model.variables}
         self._precedence = Precedence(fleet.model)
 
@@ -62,7 +63,7 @@ class Desires:
                         for variable, values in document.set.items()
                     ]
                 )
-        cells = self.overrides.of(int(self._roster.uids[index]))
+        cells = self.overrides.of(int(self._fleet.uids[index]))
         standing_by = {name: desire.values for name, desire in found.items() if name not in cells}
 
         def ruled_out(variable: str, values: ValueSet | None) -> bool:
@@ -104,14 +105,14 @@ class Desires:
     def settle(self, touched: Touched, fresh: Indices) -> dict[str, Indices]:
         """Bring the goals up to date; variable → nodes of which something else is wanted now."""
         for column in self._goals.values():
-            column.resize(self._roster.size)
+            column.resize(self._fleet.size)
         stale = self._stale(touched, fresh)
         ranked = _ranked(self.documents.values()) if stale else []
         found: dict[str, Indices] = {}
         for variable, parts in stale.items():
             nodes = distinct(np.concatenate(parts))
             column = self._goals[variable]
-            changed = self._roster.living(column.update(nodes, self._resolved(column, ranked, nodes)))
+            changed = self._fleet.living(column.update(nodes, self._resolved(column, ranked, nodes)))
             if len(changed):
                 found[variable] = changed
         return found
@@ -123,7 +124,7 @@ class Desires:
         nodes: Indices,
         newest: Mapping[str, ValueSet] | None = None,
     ) -> Codes:
-        return resolve(column, ranked, self.overrides, self._precedence, nodes, self._roster.uids[nodes], newest)
+        return resolve(column, ranked, self.overrides, self._precedence, nodes, self._fleet.uids[nodes], newest)
 
     def _stale(self, touched: Touched, fresh: Indices) -> dict[str, list[Indices]]:
         """For each variable, whose goal must be looked at again."""
@@ -152,7 +153,7 @@ class Desires:
                 note(standing.document.set, np.flatnonzero(differs))
         for chunk, variables in touched.chunks.items():
             uids = np.arange(chunk * rows.CHUNK, (chunk + 1) * rows.CHUNK, dtype=np.int64)
-            nodes = self._roster.indices_of(uids)
+            nodes = self._fleet.indices_of(uids)
             note(variables, nodes[nodes >= 0])
         return stale
 

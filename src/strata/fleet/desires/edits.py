@@ -208,33 +208,13 @@ class DesireEdits(Editor):
         old, new = ("" if document is None else _words(document.set) for document in (before, after))
         return FactChange(WANT, old, new, author, f"document {there[0].name}", self.registry.uids[nodes])
 
-    def differences(
-        self,
-        wanted: Mapping[str, DesireDocument],
-        standing: Mapping[str, Entry],
-        prune: bool,
-        fleet: Selectable,
-        author: str,
-        ops: list[Op],
-        expect: dict[str, int],
-    ) -> tuple[list[Applied], list[Op]]:
-        """What would change for documents to be ``wanted`` (``prune``: and no others) in ``fleet``; what writes it goes
-        to ``ops`` and ``expect``. The operations that are returned note it in the history of nodes."""
-        changes: list[Applied] = []
-        notes: list[FactChange] = []
+    def differences(self, wanted: Mapping[str, DesireDocument], prune: bool, fleet: Selectable) -> list[Applied]:
+        """What would change for documents to be ``wanted`` (``prune``: and no others) in ``fleet``."""
+        standing = self.registry.desires.documents
         names = [*sorted(wanted), *(sorted(standing.keys() - wanted.keys()) if prune else ())]
-        for name in names:
-            before = _read(standing[name]) if name in standing else None
-            after = wanted.get(name)
-            change = _change(before, after, fleet)
-            changes.append(change)
-            if change.action == "unchanged":
-                continue
-            key = f"{PREFIX}{name}"
-            ops.append(Delete(key) if after is None else Put(key, encode(after)))
-            expect[key] = standing[name].modified if name in standing else 0
-            notes.append(self._note(before, after, author))
-        return changes, self.noted(notes)
+        return [
+            _change(standing[name].document if name in standing else None, wanted.get(name), fleet) for name in names
+        ]
 
 
 def _change(before: DesireDocument | None, after: DesireDocument | None, fleet: Selectable) -> Applied:

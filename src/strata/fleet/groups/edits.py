@@ -40,9 +40,7 @@ class GroupEdits(Editor):
         count = "kept" if members is None else len(members)
         return await self._change(name, replaced, author, "group.put", expected, {"members": count})
 
-    async def change_members(
-        self, name: str, author: str, *, add: Indices = NOBODY, remove: Indices = NOBODY, expected: int | None = None
-    ) -> int:
+    async def change_members(self, name: str, author: str, *, add: Indices = NOBODY, remove: Indices = NOBODY) -> int:
         """Add, then remove members; the group's revision."""
         uids = self.registry.uids
         added, removed = intset.pack(uids[add]), intset.pack(uids[remove])
@@ -60,7 +58,7 @@ class GroupEdits(Editor):
             "add": folded(names[index] for index in add.tolist()),
             "remove": folded(names[index] for index in remove.tolist()),
         }
-        return await self._change(name, changed, author, "group.members", expected, detail)
+        return await self._change(name, changed, author, "group.members", None, detail)
 
     async def delete_group(self, name: str, author: str, expected: int | None = None) -> int:
         """Remove a group; its nodes stay. Refused while it is frozen: that would take off the brake unseen."""

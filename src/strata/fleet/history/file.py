@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from strata.core import intset
+from strata.fleet.history.records import TransitionView
 from strata.fleet.history.transitions import Transition
 from strata.store.side_file import connect
 
@@ -36,9 +37,6 @@ CREATE TABLE IF NOT EXISTS members (
 CREATE TABLE IF NOT EXISTS segments (id INTEGER PRIMARY KEY, rows INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID;
 """
-
-ChangeRow = tuple[int, float, str, str, str, str, str]
-"""seq, time, variable, old, new, source, cause."""
 
 
 class HistoryFile:
@@ -89,14 +87,20 @@ class HistoryFile:
             added += len(uids)
         return added
 
-    def of_node(self, uid: int, since: float, until: float, before: int | None, limit: int) -> list[ChangeRow]:
-        """Changes of a node with ``since <= time <= until``, newest first, below number ``before``."""
+    def of_node(
+        self, uid: int, since: float, until: float, before: int | None, limit: int
+    ) -> list[tuple[int, TransitionView]]:
+        """Changes of a node with ``since <= time <= until`` and their numbers, newest first, below ``before``."""
         query = """SELECT c.seq, c.time, c.variable, c.old, c.new, c.source, c.cause
             FROM members m JOIN changes c ON c.seq = m.seq
             WHERE m.segment IN (SELECT id FROM segments) AND m.uid = ? AND m.seq < ? AND c.time BETWEEN ? AND ?
             ORDER BY m.seq DESC LIMIT ?"""
         last = 2**63 - 1 if before is None else before
-        return list(self._db.execute(query, (uid, last, max(since, self.cut()), until, limit)))
+        rows = self._db.execute(query, (uid, last, max(since, self.cut()), until, limit))
+        return [
+            (seq, TransitionView(time=time, variable=variable, old=old, new=new, source=source, cause=cause))
+            for seq, time, variable, old, new, source, cause in rows
+        ]
 
     def state_at(self, uid: int, time: float) -> dict[str, str]:
         """The last value of every variable up to ``time``."""

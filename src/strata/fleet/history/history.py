@@ -20,7 +20,7 @@ import numpy.typing as npt
 from strata.core.errors import BadRequest, Compacted, Corrupt, Unavailable
 from strata.core.nodeset import fold
 from strata.core.texts import ListOf
-from strata.fleet.history.file import ChangeRow, HistoryFile
+from strata.fleet.history.file import HistoryFile
 from strata.fleet.history.records import HistoryPage, ManyTransition, TransitionView
 from strata.fleet.history.transitions import Transition
 from strata.store.side_file import FileThread
@@ -74,10 +74,7 @@ class History:
         high = float("inf") if until is None else until
         cursor = _cursor(before)
         rows = await self._reader.run(lambda file: file.of_node(uid, low, high, cursor, limit + 1))
-        items = tuple(
-            TransitionView(time=time, variable=variable, old=old, new=new, source=source, cause=cause)
-            for _, time, variable, old, new, source, cause in rows[:limit]
-        )
+        items = tuple(change for _, change in rows[:limit])
         return HistoryPage(items=items, next=str(rows[limit - 1][0]) if len(rows) > limit else None)
 
     async def of_nodes(
@@ -87,21 +84,16 @@ class History:
         low = float("-inf") if since is None else since
         high = float("inf") if until is None else until
 
-        def look(file: HistoryFile) -> dict[int, tuple[ChangeRow, list[str]]]:
-            found: dict[int, tuple[ChangeRow, list[str]]] = {}
+        def look(file: HistoryFile) -> dict[int, tuple[TransitionView, list[str]]]:
+            found: dict[int, tuple[TransitionView, list[str]]] = {}
             for uid, name in names.items():
-                for row in file.of_node(uid, low, high, None, limit):
-                    found.setdefault(row[0], (row, []))[1].append(name)
+                for seq, change in file.of_node(uid, low, high, None, limit):
+                    found.setdefault(seq, (change, []))[1].append(name)
             return found
 
         found = await self._reader.run(look)
-        items = [
-            ManyTransition(time=time, variable=variable, old=old, new=new, source=source, cause=cause, nodes=fold(whom))
-            for (_, time, variable, old, new, source, cause), whom in (
-                found[seq] for seq in sorted(found, reverse=True)[:limit]
-            )
-        ]
-        return ListOf(items=tuple(items))
+        newest = (found[seq] for seq in sorted(found, reverse=True)[:limit])
+        return ListOf(items=tuple(ManyTransition.of(change, nodes=fold(whom)) for change, whom in newest))
 
     async def state_at(self, uid: int, time: float) -> dict[str, str]:
         """The value of every variable at a past time; a variable of which nothing was known by then is left out.

@@ -15,7 +15,7 @@ def batch_of(registry: Registry, nodes: Indices, **more: object) -> Batch:
     return Batch(
         names=_at(registry.names, nodes),
         uids=registry.uids[nodes],
-        bmcs=_at(registry.roster.bmcs, nodes),
+        bmcs=_at(registry.bmcs, nodes),
         **more,  # type: ignore[arg-type]
     )
 

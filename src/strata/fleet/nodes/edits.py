@@ -131,7 +131,7 @@ class NodeEdits(Editor):
         """What gives nodes the addresses that they lack; ``others`` are taken, too."""
         if self.addresses is None:
             return lambda node: node
-        assign = self.addresses(lambda address: address in others or self.registry.roster.claimant(address) >= 0)
+        assign = self.addresses(lambda address: address in others or self.registry.claimant(address) >= 0)
 
         def give(node: Node) -> Node:
             if not node.interfaces:
@@ -150,28 +150,13 @@ class NodeEdits(Editor):
                 results[at] = _failure(node.name, error)
         return left
 
-    async def described(
-        self, stated: Sequence[NodeStatement], ops: list[Op], expect: dict[str, int]
-    ) -> tuple[list[Node], list[Node]]:
-        """The nodes that would be new, and those that would be others, if all of these were as is said. What writes
-        them goes to ``ops`` and ``expect``; ``BadRequest`` and ``Conflict`` name the node."""
-        claim = await self._claim()
+    def stated(self, stated: Sequence[NodeStatement]) -> list[Node]:
+        """The nodes as they would be if all of these were as is said; ``BadRequest`` names the node."""
         own = Claimed()
         for one in stated:
             index = self.registry.find(one.name)
             own.take(_stated(one, self.registry.node_at(index) if index >= 0 else None))
-        addressed = self._addressed({interface.address for node in own.nodes for interface in node.interfaces})
-        moving = {node.name for node in own.nodes}
-        created: list[Node] = []
-        changed: list[Node] = []
-        for node in own.nodes:
-            is_new = self.registry.find(node.name) < 0
-            if (written := self._row(node, claim, addressed, moving, ops, expect)) is not None:
-                (created if is_new else changed).append(written)
-        if created or changed:
-            ops.insert(0, claim.put())
-            expect[NEXT_UID] = claim.modified
-        return created, changed
+        return own.nodes
 
     def _row(
         self,
@@ -304,21 +289,21 @@ class NodeEdits(Editor):
     def _check_free(self, node: Node, moving: Set[str] = frozenset()) -> None:
         """Raise ``Conflict`` if another node, and none of ``moving``, has the name, the place, the NID or something of
         an interface."""
-        roster = self.registry.roster
-        there = roster.find(node.name)
-        if there >= 0 and roster.uids[there] != node.uid:
-            raise Conflict("there is a node of this name", where=f"node {node.name}", revision=self.registry.revision)
+        registry = self.registry
+        there = registry.find(node.name)
+        if there >= 0 and registry.uids[there] != node.uid:
+            raise Conflict("there is a node of this name", where=f"node {node.name}", revision=registry.revision)
         for what, value, other in (
-            ("location", node.location, roster.at_location(node.location) if node.location else -1),
-            ("NID", node.nid, roster.at_nid(node.nid) if node.nid is not None else -1),
-            *((what, claim, roster.claimant(claim)) for what, claim in claims_of(node)),
+            ("location", node.location, registry.at_location(node.location) if node.location else -1),
+            ("NID", node.nid, registry.at_nid(node.nid) if node.nid is not None else -1),
+            *((what, claim, registry.claimant(claim)) for what, claim in claims_of(node)),
         ):
-            if other >= 0 and roster.uids[other] != node.uid and roster.names[other] not in moving:
+            if other >= 0 and registry.uids[other] != node.uid and registry.names[other] not in moving:
                 raise Conflict(
-                    f"{what} {value} is that of {roster.names[other]}",
+                    f"{what} {value} is that of {registry.names[other]}",
                     where=f"node {node.name}",
-                    revision=self.registry.revision,
-                    hint=f"give another {what}, or change {roster.names[other]} first",
+                    revision=registry.revision,
+                    hint=f"give another {what}, or change {registry.names[other]} first",
                 )
 
 

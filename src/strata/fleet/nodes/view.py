@@ -79,16 +79,8 @@ class FleetView:
                 deadline=clock.to_wall(float(min(work.deadline[index], now + 1e9))),
             )
         return NodeView(
-            name=node.name,
-            uid=node.uid,
-            location=node.location,
-            nid=node.nid,
-            role=node.role,
-            architecture=node.architecture,
-            labels=node.labels,
-            bmc=node.bmc,
+            **msgspec.structs.asdict(node),
             groups=registry.groups.of(index),
-            interfaces=node.interfaces,
             state=self.state(index),
             facts=facts,
             desires={

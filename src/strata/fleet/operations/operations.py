@@ -19,6 +19,7 @@ import msgspec
 
 from strata.core.errors import BadRequest, Conflict, NotFound, StrataError, Unavailable
 from strata.fleet.operations.records import PREFIX, OperationRow, Work, decode, encode
+from strata.fleet.tasks import all_cancelled
 from strata.store.audit import Ledger
 from strata.store.protocol import Delete, Entry, Put, Store
 
@@ -37,13 +38,11 @@ class OperationSettings(msgspec.Struct, frozen=True, kw_only=True):
 class Operations:
     """The operations of one controller, and a view of everybody's."""
 
-    def __init__(
-        self, store: Store, ledger: Ledger, *, owner: str, instance: str = "", settings: OperationSettings | None = None
-    ) -> None:
+    def __init__(self, store: Store, ledger: Ledger, *, owner: str, settings: OperationSettings | None = None) -> None:
         self._store = store
         self._ledger = ledger
         self._owner = owner
-        self._instance = instance or secrets.token_hex(8)
+        self._instance = secrets.token_hex(8)
         self._settings = settings or OperationSettings()
         self._kinds: dict[str, Work] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
@@ -158,9 +157,7 @@ class Operations:
 
     async def close(self) -> None:
         """Stop working; unfinished operations go on elsewhere, or here after a restart."""
-        for task in self._running.values():
-            task.cancel()
-        await asyncio.gather(*self._running.values(), return_exceptions=True)
+        await all_cancelled(self._running.values())
 
     async def _entry(self, ident: str) -> Entry:
         entry = await self._store.get(PREFIX + ident)

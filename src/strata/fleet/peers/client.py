@@ -16,8 +16,9 @@ import aiohttp
 import msgspec
 
 from strata.core.errors import BadRequest, Conflict, Denied, NotFound, OutcomeUnknown, StrataError, Unavailable
+from strata.core.host.private_file import write_private
 from strata.core.input.decoding import UNREADABLE
-from strata.fleet.access.authority import Authority, write_private
+from strata.fleet.access.authority import Authority
 from strata.fleet.bounded import bounded
 from strata.fleet.peers.peers import Peer
 

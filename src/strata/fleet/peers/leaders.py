@@ -19,7 +19,7 @@ from strata.core.input.decoding import UNREADABLE
 from strata.fleet.controller.controller import Controller
 from strata.fleet.peers.client import PeerClient
 from strata.fleet.peers.peers import Peer, Peers
-from strata.fleet.tasks import all_cancelled
+from strata.fleet.tasks import all_cancelled, beside
 
 _GATHER = 0.01  # seconds in which questions to one controller are gathered
 _MOST_AT_ONCE = 5000
@@ -123,9 +123,7 @@ class LeaderClient:
         key = (peer, route, patience)
         if key not in self._waiting:
             self._waiting[key] = []
-            task = asyncio.create_task(self._flush(key), name=f"questions to {peer.controller}")
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            beside(self._tasks, self._flush(key), name=f"questions to {peer.controller}")
         self._waiting[key].append((question, answer))
         value = await answer
         try:

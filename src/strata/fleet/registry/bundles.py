@@ -1,7 +1,4 @@
-"""What files say of nodes, groups and desires, made so all at once: checked as a whole, then written.
-
-In one transaction where the store takes it; more goes in several, in this order: nodes, groups, desires.
-"""
+"""What files say of nodes, groups and desires, made so all at once: checked as a whole, then written."""
 
 from __future__ import annotations
 
@@ -15,22 +12,23 @@ from strata.core import intset
 from strata.core.errors import BadRequest, Conflict
 from strata.core.node import Group, Node, check_group_name
 from strata.fleet.desires.documents import DesireDocument
-from strata.fleet.desires.edits import PREFIX as DOCUMENTS
-from strata.fleet.desires.edits import DesireEdits
 from strata.fleet.desires.records import Applied, ApplyReport
-from strata.fleet.groups.edits import GroupEdits
 from strata.fleet.groups.records import GroupStatement
-from strata.fleet.nodes.edits import NodeEdits
 from strata.fleet.nodes.records import NodeStatement
-from strata.fleet.registry.editor import NOTES, absent, check_words, encode, folded
+from strata.fleet.registry.editor import check_words, folded
+from strata.fleet.registry.registry import Registry
 from strata.fleet.registry.trial import Trial
+from strata.fleet.registry.whole_edits import GroupMembers, WholeEdit, WholeEdits
 from strata.fleet.selectors.language import parse
-from strata.store.protocol import Op, Put
+from strata.store.protocol import Put
 from strata.store.records import ATTEMPTS, too_contended
 
+_FIRST_NEW = 2**62
+"""Uids of nodes that have none yet begin here, for as long as it is worked out who would be in which group."""
 
-class BundleEdits(NodeEdits, GroupEdits, DesireEdits):
-    """Writes what several rooms keep."""
+
+class BundleEdits(WholeEdits):
+    """Writes what files say."""
 
     async def apply(
         self,
@@ -50,48 +48,39 @@ class BundleEdits(NodeEdits, GroupEdits, DesireEdits):
                 raise BadRequest("given twice", where=f"document {document.name}")
             wanted[document.name] = self.checked_document(document, author)
         for _ in range(ATTEMPTS):
-            ops: list[Op] = []
-            expect: dict[str, int] = {}
-            described = await self.described(nodes, ops, expect) if nodes else ([], [])
-            fleet = Trial(self.registry, [*described[0], *described[1]], {})
-            put = self._grouped(groups, fleet, ops, expect)
-            fleet = Trial(self.registry, [*described[0], *described[1]], put)
-            page = await self.store.range(DOCUMENTS)
-            standing = {entry.key.removeprefix(DOCUMENTS): entry for entry in page.entries}
-            changes, notes = self.differences(wanted, standing, prune, fleet, author, ops, expect)
-            report = ApplyReport(
-                changes=(*_of_nodes(described, len(nodes)), *_of_groups(groups, put, self.registry.groups), *changes),
-                dry_run=dry_run,
-                revision=page.revision,
+            await self.registry.reached(await self.store.revision())
+            seen = self.registry.revision
+            described = self.stated(nodes)
+            numbered = _numbered(described, self.registry)
+            put = self._grouped(groups, Trial(self.registry, numbered, {}))
+            fleet = Trial(self.registry, numbered, put)
+            changes = self.differences(wanted, prune, fleet)
+            edit = WholeEdit(
+                seen=seen,
+                nodes=described,
+                groups=_by_members(put, fleet),
+                documents={one.name: wanted.get(one.name) for one in changes if one.action != "unchanged"},
             )
-            if dry_run or not ops:
-                return report
+            others = [*_of_groups(groups, put, self.registry.groups), *changes]
             try:
-                return msgspec.structs.replace(report, revision=await self._write(ops, expect, author, report, notes))
+                prepared = await self.prepare(edit, author)
+                written = [op.key for op in prepared.ops if isinstance(op, Put) and op.key.startswith("node/")]
+                changes = [*self._of_nodes(written, len(nodes)), *others]
+                report = ApplyReport(changes=tuple(changes), dry_run=dry_run, revision=seen)
+                if dry_run or not prepared.ops:
+                    return report
+                moved = [change for change in changes if change.action != "unchanged"]
+                detail = {f"{change.kind} {change.name[:200]}": change.action for change in moved[:100]}
+                target = ",".join(change.name for change in moved)[:2000]
+                revision = await self.commit_prepared(prepared, author, "document.apply", target, detail)
+                return msgspec.structs.replace(report, revision=revision)
             except Conflict as conflict:
-                if conflict.where not in expect:
-                    raise
-                await self.registry.reached(await self.store.revision())
+                if "/" not in conflict.where:
+                    raise  # no key: that is how it is, and not somebody who was faster
         raise too_contended("what is applied")
 
-    async def _write(
-        self, ops: Sequence[Op], expect: dict[str, int], author: str, report: ApplyReport, notes: Sequence[Op]
-    ) -> int:
-        revision = report.revision
-        batches = list(self.batches(ops, NOTES))
-        for number, batch in enumerate(batches):
-            last = [*notes] if number == len(batches) - 1 else []
-            here = {op.key: expect[op.key] for op in batch if op.key in expect} | absent(last)
-            moved = [change for change in report.changes if change.action != "unchanged"]
-            detail = {f"{change.kind} {change.name[:200]}": change.action for change in moved[:100]}
-            target = ",".join(change.name for change in moved)[:2000]
-            revision = await self.ledger.commit(author, "document.apply", target, [*batch, *last], here, detail)
-        return revision
-
-    def _grouped(
-        self, groups: Sequence[GroupStatement], fleet: Trial, ops: list[Op], expect: dict[str, int]
-    ) -> dict[str, Group]:
-        """The groups that are new or others than before, with what writes them."""
+    def _grouped(self, groups: Sequence[GroupStatement], fleet: Trial) -> dict[str, Group]:
+        """The groups that are new or others than before."""
         found: dict[str, Group] = {}
         for stated in groups:
             where = f"group {stated.name}"
@@ -110,22 +99,43 @@ class BundleEdits(NodeEdits, GroupEdits, DesireEdits):
                 check_words(f"description of {where}", stated.description)
             group = Group(name=stated.name, members=members, description=stated.description)
             if group != before:
-                key = f"group/{stated.name}"
                 found[stated.name] = group
-                ops.append(Put(key, encode(group)))
-                expect[key] = self.registry.modified(key)
         return found
 
+    def _of_nodes(self, written: Sequence[str], count: int) -> list[Applied]:
+        """What would become of the nodes of the request; ``written``: the keys of those that are not so already."""
+        names = [key.removeprefix("node/") for key in written]
+        created = [name for name in names if self.registry.find(name) < 0]
+        changed = [name for name in names if self.registry.find(name) >= 0]
+        shown: list[Applied] = []
+        if created:
+            shown.append(Applied(kind="node", name=folded(created), action="created", nodes=len(created)))
+        if changed:
+            shown.append(Applied(kind="node", name=folded(changed), action="changed", nodes=len(changed)))
+        same = count - len(names)
+        return shown + ([Applied(kind="node", name="", action="unchanged", nodes=same)] if same else [])
 
-def _of_nodes(described: tuple[Sequence[Node], Sequence[Node]], count: int) -> list[Applied]:
-    created, changed = described
-    shown = []
-    if created:
-        shown.append(Applied(kind="node", name=folded(n.name for n in created), action="created", nodes=len(created)))
-    if changed:
-        shown.append(Applied(kind="node", name=folded(n.name for n in changed), action="changed", nodes=len(changed)))
-    same = count - sum(map(len, described))
-    return shown + ([Applied(kind="node", name="", action="unchanged", nodes=same)] if same else [])
+
+def _numbered(nodes: Sequence[Node], registry: Registry) -> list[Node]:
+    """The nodes with the uids that they have, or others that nobody has."""
+    found = []
+    for at, node in enumerate(nodes):
+        index = registry.find(node.name)
+        uid = int(registry.uids[index]) if index >= 0 else _FIRST_NEW + at
+        found.append(msgspec.structs.replace(node, uid=uid))
+    return found
+
+
+def _by_members(groups: Mapping[str, Group], fleet: Trial) -> dict[str, GroupMembers]:
+    """The groups with their members by name."""
+    names = fleet.names if groups else ()
+    return {
+        name: GroupMembers(
+            members=frozenset(names[index] for index in np.flatnonzero(fleet.groups.mask(name)).tolist()),
+            description=group.description,
+        )
+        for name, group in groups.items()
+    }
 
 
 def _of_groups(groups: Sequence[GroupStatement], put: Mapping[str, Group], there: Mapping[str, Group]) -> list[Applied]:

@@ -4,55 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import msgspec
+
 from strata.fleet.columns import NOBODY, Indices, indices
 from strata.fleet.desires.documents import DesireDocument
 
 
-class Changes:
+class Changes(msgspec.Struct, kw_only=True, eq=False):
     """What is different now. All fields hold ascending node indices; a removed index is given to another node only in
     a later batch."""
 
-    __slots__ = (
-        "added",
-        "freezes_changed",
-        "goals_changed",
-        "groups_changed",
-        "holds_changed",
-        "limits_changed",
-        "nodes_changed",
-        "removed",
-        "revision",
-    )
-
-    def __init__(
-        self,
-        *,
-        added: Indices = NOBODY,
-        removed: Indices = NOBODY,
-        nodes_changed: Indices = NOBODY,
-        goals_changed: Mapping[str, Indices] | None = None,
-        holds_changed: Indices = NOBODY,
-        freezes_changed: Indices = NOBODY,
-        groups_changed: bool = False,
-        limits_changed: bool = False,
-        revision: int = 0,
-    ) -> None:
-        self.added = added
-        self.removed = removed
-        self.nodes_changed = nodes_changed
-        """Nodes that stayed and whose description (location, labels, controller...) is another."""
-        self.goals_changed: Mapping[str, Indices] = goals_changed or {}
-        """Variable → nodes that are now wanted otherwise."""
-        self.holds_changed = holds_changed
-        """Nodes that were held or released, or whose hold has another reason."""
-        self.freezes_changed = freezes_changed
-        """Nodes whose brake went on or off."""
-        self.groups_changed = groups_changed
-        """Some group came, went or has other members."""
-        self.limits_changed = limits_changed
-        """Some limit came, went or has other numbers."""
-        self.revision = revision
-        """Up to which revision of the store everything is in."""
+    added: Indices = NOBODY
+    removed: Indices = NOBODY
+    nodes_changed: Indices = NOBODY
+    """Nodes that stayed and whose description (location, labels, controller...) is another."""
+    goals_changed: Mapping[str, Indices] = {}
+    """Variable → nodes that are now wanted otherwise."""
+    holds_changed: Indices = NOBODY
+    """Nodes that were held or released, or whose hold has another reason."""
+    freezes_changed: Indices = NOBODY
+    """Nodes whose brake went on or off."""
+    groups_changed: bool = False
+    """Some group came, went or has other members."""
+    limits_changed: bool = False
+    """Some limit came, went or has other numbers."""
+    revision: int = 0
+    """Up to which revision of the store everything is in."""
 
     def __bool__(self) -> bool:
         arrays = (self.added, self.removed, self.nodes_changed, self.holds_changed, self.freezes_changed)

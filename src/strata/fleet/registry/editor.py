@@ -30,6 +30,9 @@ NOTES = 2
 NOTE_BYTES = 400_000
 """...and their bytes, beside ``BATCH_BYTES``."""
 
+LONGEST_WORDS = 500
+"""Characters of a reason or a description."""
+
 log = logging.getLogger(__name__)
 
 encode = msgspec.msgpack.Encoder().encode
@@ -126,9 +129,9 @@ def folded(names: Iterable[str], longest: int = 2000) -> str:
     return text if len(text) <= longest else f"{text[:longest]}…"
 
 
-def check_words(what: str, text: str, longest: int = 500) -> str:
+def check_words(what: str, text: str) -> str:
     """A text that a person gives: not empty, not endless, nothing that a terminal would obey."""
     text = text.strip()
-    if not text or len(text) > longest or not text.isprintable():
-        raise BadRequest(f"give 1 to {longest} printable characters", where=what)
+    if not text or len(text) > LONGEST_WORDS or not text.isprintable():
+        raise BadRequest(f"give 1 to {LONGEST_WORDS} printable characters", where=what)
     return text

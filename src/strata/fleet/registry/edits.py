@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from strata.fleet.brakes.edits import BrakeEdits
-from strata.fleet.registry.whole_edits import WholeEdits
+from strata.fleet.registry.bundles import BundleEdits
 
 
-class Edits(WholeEdits, BrakeEdits):
+class Edits(BundleEdits, BrakeEdits):
     """All edits, over one registry and one ledger. The registry shows an edit once its watch has brought it
     (``registry.reached``)."""

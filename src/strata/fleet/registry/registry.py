@@ -2,7 +2,8 @@
 
 A view of the store: ``load`` lists it at one revision, ``apply`` takes the changes that a watch brings and says what
 they mean (``Changes``). It never writes (``edits`` does) and knows nothing of facts or of the engine.
-What follows from the records is worked out by its parts: ``roster``, ``groups``, ``desires`` and ``brakes``.
+The nodes are its own (``Roster``); what follows from the other records is worked out by its parts: ``groups``,
+``desires`` and ``brakes``.
 """
 
 from __future__ import annotations
@@ -13,13 +14,12 @@ from typing import TypeVar
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from strata.core.errors import Compacted, NotFound, Unavailable
 from strata.core.model import Model
 from strata.core.node import Freeze, Group, Hold, Limit, Node
 from strata.fleet.brakes.brakes import Brakes
-from strata.fleet.columns import Indices, Mask, Words
+from strata.fleet.columns import Indices, Mask
 from strata.fleet.desires import overrides as rows
 from strata.fleet.desires.desires import Desires
 from strata.fleet.desires.documents import DesireDocument
@@ -45,21 +45,21 @@ _Record = TypeVar("_Record", bound=msgspec.Struct)
 _Made = TypeVar("_Made")
 
 
-class Registry:
-    """The fleet as its owners describe it; what selectors ask (``selectable.Fleet``). Arrays that it hands out are
-    valid until the next ``apply``."""
+class Registry(Roster):
+    """The fleet as its owners describe it; what selectors ask (``selectable.Selectable``). Arrays that it
+    hands out are valid until the next ``apply``."""
 
     def __init__(self, store: Store, model: Model) -> None:
+        super().__init__()
         self.store = store
         self.model = model
         self.revision = 0
         """The store's revision up to which everything is in."""
         self.edition = 0
         """Counts when anything was said anew, of whatever is held here. The store's revision counts more than that."""
-        self.roster = Roster()
-        self.groups = Groups(self.roster)
-        self.brakes = Brakes(self.roster, self.groups)
-        self.desires = Desires(self, self.roster)
+        self.groups = Groups(self)
+        self.brakes = Brakes(self, self.groups)
+        self.desires = Desires(self)
         self.departed: list[Callable[[str], None]] = []
         """Who is told the names of nodes that are gone, before another of that name is there."""
         self._modified: dict[str, int] = {}
@@ -67,43 +67,10 @@ class Registry:
 
     # nodes
 
-    def __len__(self) -> int:
-        return len(self.roster)
-
     @property
-    def size(self) -> int:
-        """All indices are below this; some may be free."""
-        return self.roster.size
-
-    @property
-    def names(self) -> Sequence[str]:
-        """Name by index; empty where the index is free."""
-        return self.roster.names
-
-    @property
-    def uids(self) -> npt.NDArray[np.int64]:
-        """Uid by index; -1 where the index is free."""
-        return self.roster.uids
-
-    @property
-    def alive(self) -> Mask:
-        """Which indices are some node's."""
-        return self.roster.alive
-
-    @property
-    def revisions(self) -> npt.NDArray[np.int64]:
-        """The store's revision of each node's description."""
-        return self.roster.revisions
-
-    @property
-    def roles(self) -> Words:
-        """Each node's role."""
-        return self.roster.roles
-
-    @property
-    def architectures(self) -> Words:
-        """Each node's architecture."""
-        return self.roster.architectures
+    def roster(self) -> Roster:
+        """The nodes alone."""
+        return self
 
     def kept(self, make: Callable[[], _Made]) -> Callable[[], _Made]:
         """Gives what is made of the nodes' descriptions: the same until one of them is new, changed or gone."""
@@ -120,13 +87,9 @@ class Registry:
 
         return now
 
-    def find(self, name: str) -> int:
-        """The index of a node, or -1."""
-        return self.roster.find(name)
-
     def index_of(self, name: str) -> int:
         """The index of a node; ``NotFound`` says what may have been meant."""
-        index = self.roster.find(name)
+        index = self.find(name)
         if index < 0:
             raise unknown_nodes(self, [name])
         return index
@@ -137,22 +100,10 @@ class Registry:
 
     def node_at(self, index: int) -> Node:
         """The description of the node at an index that is some node's."""
-        node = self.roster.nodes[index]
+        node = self.nodes[index]
         if node is None:
             raise NotFound("no node is at this index", where=str(index))
         return node
-
-    def indices_of(self, uids: npt.NDArray[np.int64]) -> Indices:
-        """The index of each uid; -1 where that node is no more."""
-        return self.roster.indices_of(uids)
-
-    def label(self, key: str) -> Words:
-        """The values of one label over the fleet."""
-        return self.roster.label(key)
-
-    def location(self, kind: str) -> Words:
-        """The cabinet (chassis, slot...) that each node is in."""
-        return self.roster.location(kind)
 
     def select(self, text: str, states: StateView | None = None) -> Indices:
         """The nodes that a selector names, as ascending indices."""
@@ -214,7 +165,7 @@ class Registry:
         return [*(Event(revision or 0, key, None) for key in sorted(gone)), *events], revision or 0
 
     def _apply(self, events: Sequence[Event], revision: int) -> Changes:
-        self.roster.begin_round()
+        self.begin_round()
         touched = Touched()
         for event in events:
             if event.key.startswith(PREFIXES):
@@ -263,14 +214,14 @@ class Registry:
 
     def _take_node(self, name: str, value: bytes | None, revision: int, touched: Touched) -> None:
         node = None if value is None else _node(value)
-        index = self.roster.find(name)
-        if index >= 0 and (node is None or node.uid != self.roster.uids[index]):
-            self.roster.remove(name)
+        index = self.find(name)
+        if index >= 0 and (node is None or node.uid != self.uids[index]):
+            self.remove(name)
             touched.removed(index)
             for told in self.departed:
                 told(name)
         if node is not None:
-            touched.put(*self.roster.put(node, revision))
+            touched.put(*self.put(node, revision))
 
     def _settle(self, touched: Touched) -> Changes:
         """Bring everything that follows from the taken changes up to date."""

@@ -19,8 +19,9 @@ from strata.core.node import Group, Node, check_group_name
 from strata.fleet.desires import overrides as rows
 from strata.fleet.desires.documents import DesireDocument
 from strata.fleet.desires.edits import PREFIX as DOCUMENTS
-from strata.fleet.nodes.edits import NEXT_UID, Claimed
-from strata.fleet.registry.bundles import BundleEdits
+from strata.fleet.desires.edits import DesireEdits
+from strata.fleet.groups.edits import GroupEdits
+from strata.fleet.nodes.edits import NEXT_UID, Claimed, NodeEdits
 from strata.fleet.registry.editor import absent, encode
 from strata.store.protocol import Delete, Op, Put
 
@@ -69,7 +70,7 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
         return Prepared(ops=(*puts, *ops, *gone), expect={**self.expect, **expect}, notes=self.notes)
 
 
-class WholeEdits(BundleEdits):
+class WholeEdits(NodeEdits, GroupEdits, DesireEdits):
     """Edits of everything at once."""
 
     async def prepare(self, edit: WholeEdit, author: str) -> Prepared:

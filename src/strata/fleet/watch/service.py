@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -55,36 +55,36 @@ class WatchService:
                 chosen = None
                 if who.scope or select not in ("", "*"):
                     chosen = np.sort(self._fleet.registry.uids[self._fleet.seen(who, select)])
-                shown = [shown for event in events for shown in self._show(who, event, chosen)]
+                shown = [
+                    WatchEvent(revision=event.revision, event=kind, data=data)
+                    for event in events
+                    for kind, data in self._show(who, event, chosen)
+                ]
                 if shown:
                     yield shown
 
-    def _show(self, who: Principal, event: Event, chosen: Uids | None) -> list[WatchEvent]:
+    def _show(self, who: Principal, event: Event, chosen: Uids | None) -> Iterator[tuple[EventKind, Mapping[str, Any]]]:
         kind, _, name = event.key.partition("/")
+        gone = event.value is None
         if kind == "transition" and event.value is not None:
-            return self._transitions(event, chosen)
-        if kind in ("node", "hold") and self._chosen(name, chosen):
-            data: dict[str, object] = {"node": name, "gone": event.value is None}
-            if kind == "hold" and event.value is not None:
-                data |= msgspec.msgpack.decode(event.value)
-            return [WatchEvent(revision=event.revision, event=kind, data=data)]  # type: ignore[arg-type]
-        if kind == "freeze" and self._fleet.touches(who, name):
-            data = {"scope": name, "gone": event.value is None}
-            return [WatchEvent(revision=event.revision, event="freeze", data=data)]
-        if kind == "desire" and chosen is None:
-            data = {"key": name, "gone": event.value is None}
-            return [WatchEvent(revision=event.revision, event="desire", data=data)]
-        if kind == "job" and event.value is not None:
+            for data in self._transitions(event.key, event.value, chosen):
+                yield "transition", data
+        elif kind == "node" and self._chosen(name, chosen):
+            yield "node", {"node": name, "gone": gone}
+        elif kind == "hold" and self._chosen(name, chosen):
+            hold = {} if event.value is None else msgspec.msgpack.decode(event.value)
+            yield "hold", {"node": name, "gone": gone, **hold}
+        elif kind == "freeze" and self._fleet.touches(who, name):
+            yield "freeze", {"scope": name, "gone": gone}
+        elif kind == "desire" and chosen is None:
+            yield "desire", {"key": name, "gone": gone}
+        elif kind == "job" and event.value is not None:
             operation = decode_operation(event.value)
             if not who.scope or operation.author == who.name:
-                return [
-                    WatchEvent(revision=event.revision, event="operation", data=msgspec.to_builtins(operation.shown()))
-                ]
-        return []
+                yield "operation", msgspec.to_builtins(operation.shown())
 
-    def _transitions(self, event: Event, chosen: Uids | None) -> list[WatchEvent]:
-        row = transitions.decode(event.value or b"", event.key)
-        shown = []
+    def _transitions(self, key: str, value: bytes, chosen: Uids | None) -> Iterator[Mapping[str, Any]]:
+        row = transitions.decode(value, key)
         for change in row.changes:
             if change.variable == HOLD:
                 continue  # the hold itself is an event
@@ -94,7 +94,7 @@ class WatchService:
             nodes = self._fleet.registry.indices_of(uids)
             names = self._fleet.view.names(nodes[nodes >= 0])
             if names:
-                data = {
+                yield {
                     "time": row.time,
                     "controller": row.controller,
                     "variable": change.variable,
@@ -105,8 +105,6 @@ class WatchService:
                     "nodes": fold(names),
                     "count": len(names),
                 }
-                shown.append(WatchEvent(revision=event.revision, event="transition", data=data))
-        return shown
 
     def _chosen(self, name: str, chosen: Uids | None) -> bool:
         if chosen is None:

@@ -27,7 +27,7 @@ from strata.core.errors import BadRequest, Corrupt, StrataError
 from strata.core.urls import shown
 from strata.fleet.access.principal import LOCAL_ADMIN, Principal
 from strata.fleet.access.sealing import Seal
-from strata.fleet.tasks import cancelled
+from strata.fleet.tasks import beside, cancelled
 from strata.hardware.alerts.service import AlertService
 from strata.hardware.events.records import EventView
 from strata.store.audit import Ledger
@@ -115,12 +115,11 @@ def _sealed(stored: Subscription) -> bytes:
 class _Line:
     """What waits for one receiver, and the task that sends it."""
 
-    def __init__(self, subscription: Subscription, client: Callable[[], aiohttp.ClientSession], pause: float) -> None:
+    def __init__(self, subscription: Subscription, client: Callable[[], aiohttp.ClientSession]) -> None:
         self.subscription = subscription
         self.failing = ""
         self.dropped = 0
         self._client = client
-        self._pause = pause
         self._waiting: deque[EventView | Json] = deque()
         self._some = asyncio.Event()
         self._task = asyncio.create_task(self._run(), name=f"events to subscription {subscription.id}")
@@ -160,7 +159,7 @@ class _Line:
         body = msgspec.json.encode(message)
         for attempt in range(ATTEMPTS):
             if attempt:
-                await asyncio.sleep(self._pause)
+                await asyncio.sleep(RETRY_AFTER)
             self.failing = await self._post(body)
             if not self.failing:
                 return
@@ -186,18 +185,8 @@ class _Line:
 class EventPush:
     """All subscriptions, and the events that go to them."""
 
-    def __init__(
-        self,
-        store: Store,
-        ledger: Ledger,
-        seal: Seal,
-        *,
-        clock: Callable[[], float] = time.time,
-        retry_after: float = RETRY_AFTER,
-    ) -> None:
+    def __init__(self, store: Store, ledger: Ledger, seal: Seal) -> None:
         self._seal = seal
-        self._clock = clock
-        self._retry_after = retry_after
         self._lines: dict[str, _Line] = {}
         self._streams: dict[str, tuple[Subscription, asyncio.Event]] = {}
         self._leaving: set[asyncio.Task[None]] = set()
@@ -243,7 +232,7 @@ class EventPush:
         """A client begins to listen, and is listed until ``close_stream``. The event tells when it was sent away."""
         ident = secrets.token_hex(8)
         subscription = Subscription(
-            id=ident, destination="", context=ident, created=self._clock(), author=who.name, stream=True
+            id=ident, destination="", context=ident, created=time.time(), author=who.name, stream=True
         )
         self._streams[ident] = (subscription, asyncio.Event())
         return self._streams[ident]
@@ -255,7 +244,7 @@ class EventPush:
         """Add one; it gets its id here."""
         if len(self._records.all) >= MOST:
             raise BadRequest(f"there are at most {MOST} subscriptions", hint="delete one first")
-        fresh = msgspec.structs.replace(subscription, id=secrets.token_hex(8), created=self._clock(), author=who.name)
+        fresh = msgspec.structs.replace(subscription, id=secrets.token_hex(8), created=time.time(), author=who.name)
         return await self._put(who.name, fresh, "create")
 
     async def replace(self, who: Principal, subscription: Subscription) -> None:
@@ -308,7 +297,7 @@ class EventPush:
         except Corrupt as error:
             log.error("a subscription's destination cannot be opened", extra={"key": ident, "reason": str(error)})
             return
-        self._lines[ident] = _Line(opened, self._client, self._retry_after)
+        self._lines[ident] = _Line(opened, self._client)
 
     def _opened(self, stored: Subscription) -> Subscription:
         """As it was given. One from before destinations were sealed has it in the open."""
@@ -335,9 +324,7 @@ class EventPush:
     def _end(self, ident: str) -> None:
         line = self._lines.pop(ident, None)
         if line is not None:
-            task = asyncio.create_task(line.close())
-            self._leaving.add(task)
-            task.add_done_callback(self._leaving.discard)
+            beside(self._leaving, line.close())
 
     def _client(self) -> aiohttp.ClientSession:
         if self._session is None:

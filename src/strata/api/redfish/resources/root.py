@@ -23,9 +23,6 @@ _NAMESPACE = uuid.UUID("7e0e6a0a-6f6b-5f0e-9a53-1f0c4b0d5c7e")
 
 _PUBLISHED = "http://redfish.dmtf.org/schemas/v1"
 
-ROUTES = Routes()
-
-
 _REGISTRIES = f"{ROOT}/Registries"
 _OWN_VERSION = "1.0.0"
 _OWN_FILE = f"{_REGISTRIES}/Strata/Strata.{_OWN_VERSION}.json"

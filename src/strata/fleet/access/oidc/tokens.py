@@ -19,6 +19,7 @@ from strata.fleet.access.oidc.keys import ALGORITHMS, Endpoints, Keys
 from strata.fleet.access.oidc.rules import principal_of
 from strata.fleet.access.oidc.settings import OidcSettings
 from strata.fleet.access.principal import Principal
+from strata.fleet.tasks import all_cancelled
 
 _MOST = 16_384
 """Bytes of a token."""
@@ -70,9 +71,7 @@ class OidcTokens:
 
     async def stop(self) -> None:
         """Ask no more."""
-        if self._asking is not None:
-            self._asking.cancel()
-            await asyncio.gather(self._asking, return_exceptions=True)
+        await all_cancelled([self._asking] if self._asking is not None else [])
 
     def principal(self, text: str) -> Principal:
         """Who holds this token; ``UnknownKey``: ask again after ``refresh``; ``Unauthenticated``: it is not good."""

@@ -19,15 +19,15 @@ from strata.core.texts import In, Out
 from strata.fleet.nodes.records import EncodedPage, FoldedView, NodePage, NodePatch, NodeQuery, NodeSpec, NodeView
 from strata.fleet.nodes.results import NodeResult
 from strata.fleet.nodes.service import NodeService
+from strata.fleet.nodes.view import SORTS
 
 _TAG = "nodes"
 _encode = msgspec.json.Encoder().encode
 _RETRIES = 3
-SORTABLE = ("name", "uid", "nid", "location", "role", "architecture", "state")
 FIELDS = tuple(NodeView.__struct_fields__)
 
 Sort = Annotated[
-    str, QueryParameter(pattern=rf"^-?({'|'.join(SORTABLE)})$(?!\n)", description="A field; a leading `-` reverses.")
+    str, QueryParameter(pattern=rf"^-?({'|'.join(SORTS)})$(?!\n)", description="A field; a leading `-` reverses.")
 ]
 InState = Annotated[State | None, QueryParameter(name="state", description="Only nodes in this state.")]
 Fields = Annotated[

@@ -10,7 +10,7 @@ import click
 from strata.cli import exits
 from strata.cli.listing import json_option
 from strata.cli.session import LONG, Session, pass_session
-from strata.core.errors import Conflict, NotFound, StrataError
+from strata.core.errors import Conflict, NotFound
 
 if TYPE_CHECKING:
     from strata.cli.client import Json
@@ -130,18 +130,12 @@ def restore(session: Session, file: Path, url: str, overwrite: bool, as_json: bo
 
 
 def _refuse_while_running(session: Session) -> None:
-    from strata.cli.transport import ServiceAway
     from strata.fleet.settings import admin_socket
 
     socket = admin_socket(session.state_dir)
-    try:
-        session.connect(f"unix:{socket}", timeout=5.0).get("/v1/health")
-    except ServiceAway:
-        return
-    except StrataError:
-        pass  # it answered, if not kindly
-    raise Conflict(
-        "a service is running in this state directory",
-        where=str(socket),
-        hint="stop it first: with SIGTERM, or with 'strata stop' where 'strata up' started it",
-    )
+    if session.connect(f"unix:{socket}", timeout=5.0).is_answered():
+        raise Conflict(
+            "a service is running in this state directory",
+            where=str(socket),
+            hint="stop it first: with SIGTERM, or with 'strata stop' where 'strata up' started it",
+        )
