@@ -84,7 +84,7 @@ class BootControl:
 
     def medium(self, name: str) -> str | None:
         """The file of a boot medium that may be fetched now, by the name that only its node's BMC was told."""
-        return self._boot.media.file(name)
+        return self._boot.medium(name)
 
     async def _status(self, name: str) -> b.BootStatusView:
         attached = self._boot.questions.attached(name)
