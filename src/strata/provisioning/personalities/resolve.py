@@ -59,7 +59,7 @@ class Personalities:
         self._turns = Recurring(
             "personalities", self._resolve, self._pause, trouble="personalities could not be resolved"
         )
-        releases.on_change(self._moved)
+        releases.moved.append(self._moved)
 
     async def start(self) -> None:
         """Load the personalities, find out what they stand for, and follow both."""
