@@ -293,8 +293,7 @@ class Poller:
 
     async def stop(self) -> None:
         """Break off."""
-        tasks = [*self._under_way, *([self._task] if self._task else [])]
-        await all_cancelled(tasks)
+        await all_cancelled([*self._under_way, *([self._task] if self._task else [])])
         await self._listener.stop()
 
     async def know(self, sites: Mapping[str, Site]) -> None:

@@ -79,7 +79,7 @@ class BootControl:
         self._service.index(who, node)
         await self._service.ledger.commit(who.name, "boot.revoke", node, [])
         await self._identity.revoke(node, who.name)
-        self._boot.cut_off(node)
+        self._boot.questions.begun(node)
         return await self._status(node)
 
     def medium(self, name: str) -> str | None:

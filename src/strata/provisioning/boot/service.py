@@ -256,10 +256,6 @@ class BootService:
         await self.builds.soundness.require(self._build(node))
         return self._boot_script(node, str(subnet.server), f"mac={found.mac}", scripts.FIRST_WAIT).decode()
 
-    def cut_off(self, name: str) -> None:
-        """Whatever runs on the node does not speak for it any more: it is looked at now, and may boot anew."""
-        self.questions.begun(name)
-
     # scripts
 
     def _script(self, request: Request, name: str | None) -> Answer | Awaitable[Answer]:
