@@ -227,7 +227,7 @@ class _Bmc:
     def __init__(self, server: BmcServer, hub: EventHub, name: str, place: int, fact: Callable[[], str]) -> None:
         self._sim = server.nodes
         self._hub = hub
-        self._token = hub.destination(server.url(name))
+        self._token = hub.inbox.token(server.url(name))
         self._place = np.array([place], dtype=np.int64)
         self._fact = fact
         self._word = "off"
@@ -241,7 +241,7 @@ class _Bmc:
             "EventTimestamp": datetime.now(UTC).isoformat(timespec="milliseconds"),
             "OriginOfCondition": {"@odata.id": "/redfish/v1/Systems/1"},
         }
-        self._hub.receive(self._token, json.dumps({"Events": [record]}).encode())
+        self._hub.inbox.receive(self._token, json.dumps({"Events": [record]}).encode())
 
     def known(self) -> bool:
         """Whether that is a fact."""

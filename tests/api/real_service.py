@@ -255,7 +255,7 @@ async def furnish_hardware(real: RealService) -> None:
                 break
     consoles = real.of(ConsoleService)._log
     printed = asyncio.Event()
-    consoles.listen(lambda node, _: printed.set() if node == real.nodes[-1] else None)
+    consoles.listeners.append(lambda node, _: printed.set() if node == real.nodes[-1] else None)
     for node in real.nodes:
         consoles.append(node, "serial", [f"{node} login:", "no panic: a test"])
     await asyncio.wait_for(printed.wait(), 60)

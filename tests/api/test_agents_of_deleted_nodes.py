@@ -71,7 +71,7 @@ async def test_lines_have_the_time_at_which_they_were_written_where_that_can_be(
     async with real_service(tmp_path) as real:
         log, name = real.of(ConsoleService)._log, real.nodes[0]
         written = asyncio.Event()
-        log.listen(lambda *_: written.set())
+        log.listeners.append(lambda *_: written.set())
         before = time.time()
         real.of(AgentDoor).logged(
             name, [(before - 100, "system", "a"), (1.0, "system", "b"), (before + 9e6, "system", "c")]

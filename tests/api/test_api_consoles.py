@@ -34,7 +34,7 @@ class Site:
 
     async def print(self, node: str, *texts: str) -> None:
         written = asyncio.Event()
-        self.log.listen(lambda *_: written.set())
+        self.log.listeners.append(lambda *_: written.set())
         self.log.append(node, "serial", texts)
         await asyncio.wait_for(written.wait(), 60)
 

@@ -229,7 +229,7 @@ async def test_a_push_of_a_bmc_leaves_no_trace_of_its_token(tmp_path: Path) -> N
         bmc = site.service.service.registry.node("n00001").bmc
         known = hub.site_of(bmc)
         assert known is not None
-        token = hub.destination(known.root)
+        token = hub.inbox.token(known.root)
         where = f"/v1/hardware/events/in/{token}"
         push = {"Events": [{"Message": "hot", "Severity": "Critical"}]}
         assert (await client.post(where, json=push)).status_code == 204

@@ -79,7 +79,7 @@ async def test_no_get_changes_anything(real: RealService, client: httpx.AsyncCli
     ids = Ids()
     await provide(real, ids)
     await live(real, ids)
-    medium = (await real.of(BootService).media.begin("n00003")).rpartition("/")[2]
+    medium = (await real.of(BootService).begin_from_medium("n00003")).rpartition("/")[2]
     policy = {"text": "name: cap\nlimit: 10 kW\n", "without_simulation": "a test"}
     made = await client.put("/v1/power/policies/cap", json=policy)
     assert made.status_code == 200, made.text

@@ -214,8 +214,8 @@ async def door(site: Running) -> AsyncIterator[httpx.AsyncClient]:
 async def test_a_medium_is_sent_by_a_name_that_nobody_can_guess(site: Running, door: httpx.AsyncClient) -> None:
     boot = site.real.of(BootService)
     assert boot is not None
-    name = (await boot.media.begin("b1")).rpartition("/")[2]
-    file = boot.media.file(name)
+    name = (await boot.begin_from_medium("b1")).rpartition("/")[2]
+    file = boot.medium(name)
     assert file is not None
     whole = (media_dir(site.real.service.settings.state_dir) / file).read_bytes()
     head = await door.head(f"/v1/boot/media/{name}")
@@ -226,6 +226,6 @@ async def test_a_medium_is_sent_by_a_name_that_nobody_can_guess(site: Running, d
     for path in (f"/v1/boot/media/{'A' * 43}.iso", f"/boot-media-file/{file}", "/v1/boot/media/..%2fca.iso"):
         assert (await door.get(path)).status_code in (400, 401, 404), path
     assert name not in (site.state / "nginx" / "nginx.log").read_text()
-    later = (await boot.media.begin("b1")).rpartition("/")[2]
+    later = (await boot.begin_from_medium("b1")).rpartition("/")[2]
     assert (await door.get(f"/v1/boot/media/{name}")).status_code == 404, "it is the medium of a boot before"
     assert (await door.get(f"/v1/boot/media/{later}")).status_code == 200

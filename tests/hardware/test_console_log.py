@@ -57,7 +57,7 @@ async def put(log: ConsoleLog, node: str, *texts: str) -> None:
         if left <= 0:
             heard.set()
 
-    log.listen(listener)
+    log.listeners.append(listener)
     log.append(node, "serial", texts)
     async with asyncio.timeout(60):
         await heard.wait()
@@ -195,7 +195,7 @@ async def test_a_flood_that_ends_is_told_of_all_the_same(log: ConsoleLog, clock:
     await put(log, "n1", *(f"line {i}" for i in range(QUICK.burst)))
     log.append("n1", "serial", ["one too many"])
     told = asyncio.Event()
-    log.listen(lambda node, lines: told.set() if "dropped" in lines[-1].text else None)
+    log.listeners.append(lambda node, lines: told.set() if "dropped" in lines[-1].text else None)
     clock.now += 1
     async with asyncio.timeout(60):
         await told.wait()

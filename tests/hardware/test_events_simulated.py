@@ -94,7 +94,7 @@ class Bench:
             looked=self.looked.extend,
             settings=settings,
         )
-        self.front.receive = self.hub.receive
+        self.front.receive = self.hub.inbox.receive
         await self.hub.start()
         try:
             yield self.hub

@@ -66,7 +66,7 @@ class Site:
             "EventTimestamp": datetime.fromtimestamp(time.time() - ago, UTC).isoformat(timespec="milliseconds"),
             "OriginOfCondition": {"@odata.id": "/redfish/v1/Systems/1"},
         }
-        self.hub.receive(self.hub.destination(root), json.dumps({"Events": [record]}).encode())
+        self.hub.inbox.receive(self.hub.inbox.token(root), json.dumps({"Events": [record]}).encode())
 
 
 @pytest.fixture

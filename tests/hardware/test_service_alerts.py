@@ -213,7 +213,7 @@ async def test_addresses_are_those_of_nodes_and_the_same_object_until_they_chang
 
 
 async def test_a_push_is_taken_by_its_token_alone_and_nonsense_is_never_our_fault(bench: Bench) -> None:
-    token = bench.hub.destination("http://b4")
+    token = bench.hub.inbox.token("http://b4")
     body = {"Events": [{"Message": "hot", "Severity": "Critical"}]}
     async with bench.client() as client:
         path = "/v1/hardware/events/in/"

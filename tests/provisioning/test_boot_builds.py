@@ -56,7 +56,7 @@ async def test_a_profile_that_pins_another_architectures_build_boots_nobody_and_
             await site.service.preview("n0001")
         assert (await site.get("/boot/fragment/n0001/1"))[0] == 403
         with pytest.raises(Refused, match="aarch64"):
-            await site.service.media.begin("n0001")
+            await site.service.begin_from_medium("n0001")
         assert site.identity.record("n0001").generation == 0, "no boot has begun"
 
 
@@ -65,7 +65,7 @@ async def test_no_medium_is_made_for_a_machine_that_cannot_start_from_it(tmp_pat
     async with booting(tmp_path, media=True) as site:
         say_arm(site, 1)
         with pytest.raises(Refused, match="boot media are made for x86_64"):
-            await site.service.media.begin("n0001")
+            await site.service.begin_from_medium("n0001")
 
 
 async def test_a_build_that_somebody_changed_is_not_booted_and_an_alarm_says_which(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ async def test_a_build_that_somebody_changed_is_not_booted_and_an_alarm_says_whi
         with pytest.raises(Refused, match="initrd is not as its manifest says"):
             await site.service.preview("n0001")
         with pytest.raises(Refused, match="initrd is not as its manifest says"):
-            await site.service.media.begin("n0001")
+            await site.service.begin_from_medium("n0001")
         assert [(alarm.kind, alarm.about) for alarm in site.alarms] == [("minos-refused", MINOS)]
         assert f"minOS {MINOS} is not booted any more: initrd" in site.alarms[0].message
         assert "strata minos build" in site.alarms[0].message

@@ -42,9 +42,9 @@ async def test_a_medium_holds_what_the_network_must_not_carry(tmp_path: Path) ->
     async with booting(tmp_path, media=True) as site:
         await site.profiles.put("quiet", Profile(method="media", parameters="quiet"), "anna")
         site.profile["n0001"] = "quiet"
-        address = await site.service.media.begin("n0001")
+        address = await site.service.begin_from_medium("n0001")
         assert address.startswith("https://127.0.0.1:8443/v1/boot/media/")
-        file = site.service.media.file(name_of(address))
+        file = site.service.medium(name_of(address))
         assert file is not None and name_of(address) not in file
         iso = tmp_path / "media" / file
         assert iso.stat().st_mode & 0o077 == 0
@@ -56,7 +56,7 @@ async def test_a_medium_holds_what_the_network_must_not_carry(tmp_path: Path) ->
         listing = boot_entries(iso)
         assert " BIOS " in listing and " UEFI " in listing
         await site.identity.redeem(told["token"], make_csr("n0001")[0], address_of(1))
-        assert site.service.media.file(name_of(address)) is None
+        assert site.service.medium(name_of(address)) is None
         assert not iso.exists()
     assert not (tmp_path / "media").exists()
 
@@ -73,33 +73,33 @@ async def test_a_node_that_boots_from_a_medium_gets_nothing_over_the_network(tmp
 
 async def test_a_medium_ends_with_its_token_with_the_next_one_and_with_a_wrong_name(tmp_path: Path) -> None:
     async with booting(tmp_path, media=True) as site:
-        first = name_of(await site.service.media.begin("n0001"))
-        second = name_of(await site.service.media.begin("n0001"))
-        assert site.service.media.file(first) is None
-        assert site.service.media.file(second)
+        first = name_of(await site.service.begin_from_medium("n0001"))
+        second = name_of(await site.service.begin_from_medium("n0001"))
+        assert site.service.medium(first) is None
+        assert site.service.medium(second)
         for wrong in ("", "x.iso", "../" + second, second.upper(), "a" * 43 + ".iso"):
-            assert site.service.media.file(wrong) is None
+            assert site.service.medium(wrong) is None
         site.now += TOKEN_TTL
-        assert site.service.media.file(second) is None
-        await site.service.media.begin("n0002")
+        assert site.service.medium(second) is None
+        await site.service.begin_from_medium("n0002")
         assert len(list((tmp_path / "media").glob("*.iso"))) == 1
 
 
 async def test_a_node_that_is_held_unknown_or_fails_too_often_gets_no_medium(tmp_path: Path) -> None:
     async with booting(tmp_path, media=True, attempts=1) as site:
         with pytest.raises(NotFound):
-            await site.service.media.begin("nobody")
+            await site.service.begin_from_medium("nobody")
         site.held["n0001"] = "broken"
         with pytest.raises(Refused):
-            await site.service.media.begin("n0001")
-        await site.service.media.begin("n0002")
+            await site.service.begin_from_medium("n0001")
+        await site.service.begin_from_medium("n0002")
         with pytest.raises(Refused):
-            await site.service.media.begin("n0002")
+            await site.service.begin_from_medium("n0002")
         await site.told.wait()
         assert "n0002" in site.held
     async with booting(tmp_path) as without:
         with pytest.raises(Unavailable):
-            await without.service.media.begin("n0001")
+            await without.service.begin_from_medium("n0001")
 
 
 async def test_a_tool_that_is_missing_or_fails_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -202,7 +202,7 @@ async def test_a_damaged_or_hostile_archive_is_refused_and_leaves_nothing(tmp_pa
 
 async def test_tags_move_with_growing_serials_and_move_back_again(site: Site) -> None:
     told: list[str] = []
-    site.images.on_change(told.append)
+    site.images.moved.append(told.append)
     catalogue = site.images.catalogue
     one = await site.take(an_image(BASE), "sys:candidate")
     good = await catalogue.move("bob", "sys:candidate", "sys:prod", create=True)

@@ -77,7 +77,7 @@ class FakeReleases:
 
     def __init__(self) -> None:
         self.tags: dict[str, Release] = {}
-        self._told: list[Callable[[str], None]] = []
+        self.moved: list[Callable[[str], None]] = []
 
     def move(self, reference: str, serial: int) -> Release:
         name, _, tag = reference.partition(":")
@@ -97,12 +97,12 @@ class FakeReleases:
 
     def put(self, reference: str, release: Release) -> None:
         self.tags[reference] = release
-        for told in self._told:
+        for told in self.moved:
             told(reference)
 
     def remove(self, reference: str) -> Release:
         release = self.tags.pop(reference)
-        for told in self._told:
+        for told in self.moved:
             told(reference)
         return release
 
@@ -110,9 +110,6 @@ class FakeReleases:
         if reference not in self.tags:
             raise NotFound("no such image", where=reference)
         return self.tags[reference]
-
-    def on_change(self, told: Callable[[str], None]) -> None:
-        self._told.append(told)
 
 
 class AgentSite:

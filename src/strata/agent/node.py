@@ -57,11 +57,12 @@ class Node:
         self.personality = Runner(
             paths, self._identity, boot.controllers, self.logs, self._furnish, self._member_changed, crun
         )
+        say, changed = self.logs.say, self.exchange.changed
         self.delivery = Delivery(
-            paths, self.personality.members, self._fetch_overlay, self.logs.say, self.exchange.changed
+            paths, self.personality.members, lambda: self._post("/agent/v1/overlay", {}), say, changed
         )
-        self._secrets = Secrets(paths, self._ask_secrets, self.logs.say, self.exchange.changed)
-        self._checks = Checks(paths, self._health, self._place, self.exchange.changed)
+        self._secrets = Secrets(paths, lambda have: self._post("/agent/v1/secrets", have), say, changed)
+        self._checks = Checks(paths, self._health, self._place, changed)
         handlers = {
             "load": self.personality.load,
             "start": self.personality.start,
@@ -75,7 +76,7 @@ class Node:
             "check": self._checks.now,
             "reboot": self._reboot,
         }
-        self._commands = Commands(paths, handlers, self.exchange.changed)
+        self._commands = Commands(paths, handlers, changed)
 
     def run(self) -> None:
         """Never returns on a node."""
@@ -172,9 +173,6 @@ class Node:
     def _post(self, path: str, value: object) -> dict[str, Any]:
         return post(self.exchange.url, path, value, self._identity.context())
 
-    def _fetch_overlay(self) -> dict[str, Any]:
-        return self._post("/agent/v1/overlay", {})
-
     def _furnish(self, identifier: str, name: str, root: Path) -> None:
         self.delivery.furnish(identifier, name, root)
 
@@ -182,9 +180,6 @@ class Node:
         self.delivery.poke()
         self._hardware.set()
         self.exchange.changed()
-
-    def _ask_secrets(self, have: dict[str, Any]) -> dict[str, Any]:
-        return self._post("/agent/v1/secrets", have)
 
     def _fetch_secrets(self, job: Job) -> dict[str, Any]:
         self._secrets.fetch()

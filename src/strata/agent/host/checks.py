@@ -16,7 +16,7 @@ from ..files import load_json, read_number, read_text, save_json
 from ..paths import Paths
 from .accelerators import Detector
 from .execs import run_exec
-from .health import Health
+from .health import Health, full, memory_errors
 from .metrics import meminfo
 from .nvml import load
 
@@ -237,29 +237,15 @@ class Checks:
         if spec.get("writable", True) and "ro" in mounted.get(path, ()):
             return f"{path} is read-only"
         try:
-            seen = os.statvfs(f"{process}/root{path}")
+            return full(path, f"{process}/root{path}", float(spec.get("least_free") or 0) / 100)
         except OSError as error:
             return f"{path}: {error.strerror or error}"
-        least = float(spec.get("least_free") or 0) / 100
-        if seen.f_blocks and seen.f_bavail < seen.f_blocks * least:
-            left, total = seen.f_bavail * seen.f_frsize >> 20, seen.f_blocks * seen.f_frsize >> 20
-            return f"{path} is full: {left} of {total} MiB left"
-        if seen.f_files and seen.f_favail < seen.f_files * least:
-            return f"{path} is full: {seen.f_favail} of {seen.f_files} files left"
-        return ""
 
     def _memory(self, spec: Spec) -> str:
         least, total = int(spec.get("least") or 0), meminfo(self._paths).get("MemTotal", 0)
         if total < least:
             return f"it has {total >> 20} MiB of memory; at least {least >> 20} are expected"
-        most = int(spec.get("most_corrected", 1000))
-        for controller in sorted(self._paths.sys("devices/system/edac/mc").glob("mc[0-9]*")):
-            lost, corrected = (read_number(controller / name) or 0 for name in ("ue_count", "ce_count"))
-            if lost:
-                return f"memory controller {controller.name}: {lost} uncorrectable errors"
-            if corrected > most:
-                return f"memory controller {controller.name}: {corrected} corrected errors"
-        return ""
+        return next(iter(memory_errors(self._paths, int(spec.get("most_corrected", 1000)))), "")
 
     def _accelerators(self, spec: Spec) -> str:
         detector = Detector(self._paths, load(self._paths))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Iterator
@@ -21,6 +22,29 @@ _READ_ONLY = ("squashfs", "iso9660", "erofs", "cramfs")  # full by nature
 _CLOCK_TOLERANCE = 5.0
 _MOST_PROBLEMS = 20
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+
+
+def full(what: str, place: str, least: float) -> str:
+    """Of what a file system has less than this share left; empty: of nothing. Raises `OSError`."""
+    seen = os.statvfs(place)
+    if seen.f_blocks and seen.f_bavail < seen.f_blocks * least:
+        left, total = seen.f_bavail * seen.f_frsize >> 20, seen.f_blocks * seen.f_frsize >> 20
+        return f"{what} is full: {left} of {total} MiB left"
+    if seen.f_files and seen.f_favail < seen.f_files * least:
+        return f"{what} is full: {seen.f_favail} of {seen.f_files} files left"
+    return ""
+
+
+def memory_errors(paths: Paths, most: int) -> list[str]:
+    """What memory controllers count: errors that were not corrected, or more than `most` that were."""
+    found = []
+    for controller in sorted(paths.sys("devices/system/edac/mc").glob("mc[0-9]*")):
+        lost, corrected = (read_number(controller / name) or 0 for name in ("ue_count", "ce_count"))
+        if lost:
+            found.append(f"memory controller {controller.name}: {lost} uncorrectable errors")
+        elif corrected > most:
+            found.append(f"memory controller {controller.name}: {corrected} corrected errors")
+    return found
 
 
 class Health:
@@ -46,7 +70,7 @@ class Health:
 
     def read(self) -> dict[str, Any]:
         """The problems now."""
-        problems = [*self._memory(), *self._room(), *self._edac(), *self._disks(), *self._kernel()]
+        problems = [*self._memory(), *self._room(), *memory_errors(self._paths, 1000), *self._disks(), *self._kernel()]
         if abs(self.clock_off) > _CLOCK_TOLERANCE:
             problems.append(f"the clock is {self.clock_off:+.0f} s off the controller's")
         return {"ok": not problems, "problems": problems[:_MOST_PROBLEMS]}
@@ -62,16 +86,9 @@ class Health:
         """File systems that are full: the memory for images, what members may write, and disks."""
         found = []
         for what, place in self._places():
-            try:
-                seen = os.statvfs(place)
-            except OSError:
-                continue
-            if seen.f_blocks and seen.f_bavail < seen.f_blocks * _LEAST_ROOM:
-                left, total = seen.f_bavail * seen.f_frsize >> 20, seen.f_blocks * seen.f_frsize >> 20
-                found.append(f"{what} is full: {left} of {total} MiB left")
-            elif seen.f_files and seen.f_favail < seen.f_files * _LEAST_ROOM:
-                found.append(f"{what} is full: {seen.f_favail} of {seen.f_files} files left")
-        return found
+            with contextlib.suppress(OSError):
+                found.append(full(what, place, _LEAST_ROOM))
+        return [problem for problem in found if problem]
 
     def _places(self) -> Iterator[tuple[str, str]]:
         yield "the memory for images", str(self._paths.images)
@@ -86,17 +103,6 @@ class Health:
         for source, target in list(disks.items())[:_MOST_MOUNTS]:
             place = target.replace("\\040", " ")
             yield f"{source.removeprefix('/dev/')} ({place})", str(self._paths.root / place.lstrip("/"))
-
-    def _edac(self) -> list[str]:
-        found = []
-        for controller in sorted(self._paths.sys("devices/system/edac/mc").glob("mc[0-9]*")):
-            lost = read_number(controller / "ue_count") or 0
-            corrected = read_number(controller / "ce_count") or 0
-            if lost:
-                found.append(f"memory controller {controller.name}: {lost} uncorrectable errors")
-            elif corrected > 1000:
-                found.append(f"memory controller {controller.name}: {corrected} corrected errors")
-        return found
 
     def _disks(self) -> list[str]:
         found = []

@@ -39,16 +39,14 @@ class Source:
     def chunk_list(self, release: Release) -> bytes:
         """The 32-byte digests of the image's chunks, themselves checked against the signed release."""
         length = release.count * 32
-        for last in _tries(_CORRUPT_TRIES):
+        for _ in range(_CORRUPT_TRIES):
             data = bytearray(length)
             for piece in self._ranges(f"/images/chunks/{release.chunks_hex}", 0, length, length):
                 data[:] = piece
             if hashlib.sha256(data).hexdigest() == release.chunks_hex:
                 return bytes(data)
             self.next()
-            if last:
-                raise Corrupt(f"{release}: the list of its chunks is not the one that was signed")
-        raise AssertionError("unreachable")
+        raise Corrupt(f"{release}: the list of its chunks is not the one that was signed")
 
     def chunks(self, release: Release, digests: bytes, first: int, count: int) -> Iterator[tuple[int, memoryview]]:
         """Checked chunks in order. Each is valid only until the next one is asked for."""
@@ -105,8 +103,3 @@ class Source:
         if reply.length != expected:
             raise Unreachable(f"{path}: {reply.length} bytes came instead of {expected}")
         return self._connection
-
-
-def _tries(count: int) -> Iterator[bool]:
-    for number in range(count):
-        yield number == count - 1

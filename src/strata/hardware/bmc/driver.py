@@ -67,8 +67,7 @@ class BmcDriver:
 
     async def close(self) -> None:
         """Stop probing."""
-        probes = list(self._probes.values())
-        await all_cancelled(probes)
+        await all_cancelled(self._probes.values())
 
     async def act(self, mutation: Mutation, batch: Batch) -> Outcomes:
         """``power-on`` and ``power-off``. Nothing is ever sent twice; no answer is ``UNKNOWN``."""

@@ -64,7 +64,7 @@ class ConsoleLog:
         """Those that printed lately, the last one last."""
         self._due: set[str] = set()
         self._pending = 0
-        self._listeners: list[Listener] = []
+        self.listeners: list[Listener] = []
         self._followers: dict[str, set[asyncio.Event]] = {}
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="console-log")
         self._wake = asyncio.Event()
@@ -82,10 +82,6 @@ class ConsoleLog:
         if self._task is not None:
             await self._task
         self._thread.shutdown()
-
-    def listen(self, listener: Listener) -> None:
-        """Have ``listener`` told of all new lines."""
-        self._listeners.append(listener)
 
     # -- writing
 
@@ -161,7 +157,7 @@ class ConsoleLog:
         self._forget(self._clock())
 
     def _tell(self, node: str, numbered: Sequence[Line]) -> None:
-        for listener in self._listeners:
+        for listener in self.listeners:
             try:
                 listener(node, numbered)
             except Exception:  # a mistake of one listener must not end the log

@@ -91,7 +91,7 @@ class PanicWatch:
         send a datagram."""
         self._raising: set[asyncio.Task[None]] = set()
         self._room = asyncio.Semaphore(4)
-        log.listen(self.heard)
+        log.listeners.append(self.heard)
 
     async def close(self) -> None:
         """Raise what is under way."""

@@ -44,17 +44,6 @@ class ConsolePiece(Out, frozen=True, kw_only=True):
     data: bytes
 
 
-class ConsoleQuery(Out, frozen=True, kw_only=True):
-    """What to look for."""
-
-    select: str = "*"
-    text: str
-    regex: bool = False
-    since: float | None = None
-    until: float | None = None
-    limit: int = 100
-
-
 class ConsoleHit(Out, frozen=True, kw_only=True):
     """A line that matched."""
 

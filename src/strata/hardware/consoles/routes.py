@@ -10,11 +10,10 @@ from litestar.response import Stream
 
 from strata.api import sse
 from strata.api.http import AnyRequest
-from strata.api.rights import needs
 from strata.api.routing import Routes
 from strata.api.services import Asked, NodePath, Select, Time, Watchers
 from strata.core.texts import PLAIN, Out
-from strata.hardware.consoles.records import ConsoleHits, ConsoleKeys, ConsolePiece, ConsoleQuery
+from strata.hardware.consoles.records import ConsoleKeys, ConsolePiece
 from strata.hardware.consoles.service import ConsoleService
 
 _TAG = "consoles"
@@ -50,31 +49,6 @@ class RawPiece(Out, frozen=True, kw_only=True):
     data: str
 
 
-@get("/v1/consoles/search", tags=[_TAG], **needs("read", "console", 404))
-async def search_consoles(
-    ask: Asked,
-    text: Annotated[
-        str, QueryParameter(pattern=PLAIN, min_length=1, max_length=256, description="In upper or lower case.")
-    ],
-    select: Select = "*",
-    regex: Annotated[bool, QueryParameter(description="`text` is a regular expression, as in Python.")] = False,
-    since: Time = None,
-    until: Time = None,
-    limit: Annotated[int, QueryParameter(ge=1, le=1000, description="Most lines, the newest.")] = 100,
-) -> ConsoleHits:
-    """Lines of the selected nodes that match, newest first. A search ends after ten seconds; `whole` says whether
-    anything was left out."""
-    query = ConsoleQuery(
-        select=select,
-        text=text,
-        regex=regex,
-        since=since,
-        until=until,
-        limit=limit,
-    )
-    return await ask.of(ConsoleService).search(ask.who, query)
-
-
 @get(
     "/v1/nodes/{name:str}/console/follow",
     tags=[_TAG],
@@ -107,6 +81,20 @@ async def watch_console(ask: Asked, name: NodePath) -> Stream:
 
 _ROUTES = Routes(ConsoleService, "console", tag=_TAG)
 _ROUTES.get("list_consoles", "/v1/consoles", ConsoleService.consoles, 404, select=Select)
+_ROUTES.get(
+    "search_consoles",
+    "/v1/consoles/search",
+    ConsoleService.search,
+    404,
+    text=Annotated[
+        str, QueryParameter(pattern=PLAIN, min_length=1, max_length=256, description="In upper or lower case.")
+    ],
+    select=Select,
+    regex=Annotated[bool, QueryParameter(description="`text` is a regular expression, as in Python.")],
+    since=Time,
+    until=Time,
+    limit=Annotated[int, QueryParameter(ge=1, le=1000, description="Most lines, the newest.")],
+)
 _ROUTES.get(
     "show_console",
     "/v1/nodes/{name:str}/console",

@@ -11,7 +11,7 @@ from strata.fleet.fleet import Fleet
 from strata.hardware.consoles.capture import ConsoleCapture
 from strata.hardware.consoles.files import Line
 from strata.hardware.consoles.log import ConsoleLog
-from strata.hardware.consoles.records import ConsoleHit, ConsoleHits, ConsoleLine, ConsoleQuery, ConsoleView
+from strata.hardware.consoles.records import ConsoleHit, ConsoleHits, ConsoleLine, ConsoleView
 from strata.hardware.consoles.search import ConsoleSearch
 
 AUDIT_EVERY = 60.0
@@ -45,14 +45,22 @@ class ConsoleService:
         self._fleet.index(who, node)
         return _shown(await self._log.tail(node, lines))
 
-    async def search(self, who: Principal, query: ConsoleQuery) -> ConsoleHits:
-        """Lines that match, newest first."""
-        nodes = self._names(who, query.select)
+    async def search(
+        self,
+        who: Principal,
+        text: str,
+        select: str = "*",
+        regex: bool = False,
+        since: float | None = None,
+        until: float | None = None,
+        limit: int = 100,
+    ) -> ConsoleHits:
+        """Lines of the selected nodes that match, newest first. A search ends after ten seconds; `whole` says whether
+        anything was left out."""
+        nodes = self._names(who, select)
         if self._log.loaded:  # most nodes of a fleet may never have printed anything
             nodes = [name for name in nodes if self._log.known(name) is not None]
-        hits = await self._search.find(
-            nodes, query.text, regex=query.regex, since=query.since, until=query.until, limit=query.limit
-        )
+        hits = await self._search.find(nodes, text, regex=regex, since=since, until=until, limit=limit)
         lines = _shown([line for _, line in hits.lines])
         items = (ConsoleHit(node=node, line=line) for (node, _), line in zip(hits.lines, lines, strict=True))
         return ConsoleHits(items=tuple(items), whole=hits.whole)

@@ -91,13 +91,8 @@ def rotate(session: Session, select: tuple[str, ...], as_json: bool) -> None:
     Example: strata hardware credentials rotate @rack12
     """
     job = session.client.request("POST", "/v1/hardware/credentials/rotate", body={"select": " ".join(select)}).body
-    if as_json:
-        session.out.json(job)
-    else:
-        session.out.line(
-            f"operation {job['id']}: {many(job['total'], 'BMC')}; "
-            f"'strata operation wait {job['id']}' shows how far it is"
-        )
+    said = f"'strata operation wait {job['id']}' shows how far it is"
+    session.out.answer(as_json, job, f"operation {job['id']}: {many(job['total'], 'BMC')}; {said}")
 
 
 @credentials.command("accept-certificate")

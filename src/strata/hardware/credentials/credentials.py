@@ -76,7 +76,8 @@ class BmcCredentials:
         self.records = self.kept.all
         self._globs: list[tuple[str, re.Pattern[str]]] = []
         self._routes: dict[str, str] = {}
-        self._changing: set[str] = set()
+        self.changing: set[str] = set()
+        """Patterns whose password this process is changing: it knows which one is in force."""
         self._started = False
 
     def __repr__(self) -> str:
@@ -97,7 +98,7 @@ class BmcCredentials:
                 node=base_of(address),
                 hint=f"strata hardware credentials set {base_of(address)} --user NAME",
             )
-        if record.pending and pattern not in self._changing:
+        if record.pending and pattern not in self.changing:
             raise DeviceError(
                 "not tried: a change of its password was interrupted, and it is not known which of the two it took",
                 node=base_of(address),
@@ -135,10 +136,6 @@ class BmcCredentials:
         if sealed is None and pending is None:
             return None
         return msgspec.structs.replace(record, sealed=sealed or record.sealed, pending=pending or record.pending)
-
-    def changing(self, pattern: str, yes: bool) -> None:
-        """Whether this process is the one that changes the password, and so knows which one is in force."""
-        (self._changing.add if yes else self._changing.discard)(pattern)
 
     def _route(self, address: str) -> str:
         forms = forms_of(address)

@@ -71,11 +71,11 @@ class Rotation:
         """Give the BMC at ``address`` a new password, or finish a change that was interrupted. Raises when it
         has not (or not for sure) a new one."""
         pattern = base_of(address)
-        self._credentials.changing(pattern, True)
+        self._credentials.changing.add(pattern)
         try:
             await self._rotate(address, pattern, author)
         finally:
-            self._credentials.changing(pattern, False)
+            self._credentials.changing.discard(pattern)
 
     async def _rotate(self, address: str, pattern: str, author: str) -> None:
         record, revision = self._record(address, pattern)

@@ -76,7 +76,7 @@ class Adopter:
             candidate = given.get(bare(machine.address))
             name = self._nodes.of_machine(known, machine) or self._nodes.with_serial(machine.serial)
             if name:
-                await self._update(self._nodes.node(name), known, machine, place, result)
+                await self._update(self._edits.registry.node(name), known, machine, place, result)
                 continue
             try:
                 spec = self._spec(machine, place, candidate, names)

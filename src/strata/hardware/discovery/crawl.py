@@ -18,18 +18,16 @@ import msgspec
 from strata.core.errors import DeviceError, NotOffered, OutcomeUnknown, Unavailable
 from strata.hardware.bmc.protocol import Identity
 from strata.hardware.bmc.redfish.client import ROOT, RedfishClient
+from strata.hardware.bmc.redfish.endpoint import Json, below, items
 from strata.hardware.bmc.redfish.pairing import CARDS, Home, Where, home_of, manager_of, outermost
 from strata.hardware.discovery.crawl_values import (
-    Json,
     absent,
     fact,
     first,
     health,
     mac,
     number,
-    rows,
     serial,
-    table,
     text,
     type_of,
     uuid,
@@ -138,14 +136,14 @@ class _Walk:
         """What is there, and could not be read this time."""
 
     async def everything(self, root: Json) -> None:
-        expand = table(table(root.get("ProtocolFeaturesSupported")).get("ExpandQuery"))
+        expand = below(root, "ProtocolFeaturesSupported", "ExpandQuery")
         if expand.get("NoLinks") is True:
             most = expand.get("MaxLevels")
             self._plural = expand.get("Levels") is True
             self._levels = most if isinstance(most, int) and not isinstance(most, bool) and self._plural else 1
         # A part that hangs in two places is in the first: rather in its system than in the chassis around it.
-        below = sorted(_subordinate(root, ROOT, self._prefix), key=lambda one: FIRST.get(one[0], len(FIRST)))
-        for name, link in below:
+        hanging = sorted(_subordinate(root, ROOT, self._prefix), key=lambda one: FIRST.get(one[0], len(FIRST)))
+        for name, link in hanging:
             await self._visit(link, "", name, 0)
 
     def found(self, root: Json, now: float) -> Found:
@@ -217,14 +215,14 @@ class _Walk:
             return
         parent = self._keep(body, path, parent)
         # The older resources last: whether they are read depends on what the newer ones have.
-        for inside, below in sorted(_subordinate(body, path, self._prefix), key=lambda one: one[0] in OLDER):
+        for inside, link in sorted(_subordinate(body, path, self._prefix), key=lambda one: one[0] in OLDER):
             if inside not in OLDER or not self._told(inside, body, parent):
-                await self._visit(below, parent, inside, depth + 1)
+                await self._visit(link, parent, inside, depth + 1)
 
     def _told(self, older: str, body: Json, parent: str) -> bool:
         """Whether the newer resource in place of ``older`` told of its parts, or will when it can be read again."""
         newer, kind = OLDER[older]
-        place = _path(table(body.get(newer)), self._prefix)
+        place = _path(below(body, newer), self._prefix)
         if not place:
             return False
         later = any(path == place or path.startswith(f"{place}/") for path in self._unread)
@@ -234,7 +232,7 @@ class _Walk:
         if type_of(body).removesuffix("Collection") in NO_PARTS:
             return
         while True:
-            for member in rows(body.get("Members")):
+            for member in items(body, "Members"):
                 await self._visit(member, parent, name, depth + 1)
             onward = body.get("Members@odata.nextLink") or body.get("@odata.nextLink")
             page = _path({"@odata.id": onward}, self._prefix, query=True)
@@ -254,7 +252,7 @@ class _Walk:
                 self._ports[path] = port(body, path, parent)
             return parent
         if kind == "NetworkDeviceFunction" and parent in self._parts:
-            macs = dict.fromkeys((*self._parts[parent].macs, *function_macs(body)))
+            macs = dict.fromkeys((*self._parts[parent].macs, *_macs(below(body, "Ethernet"))))
             self._parts[parent] = msgspec.structs.replace(self._parts[parent], macs=tuple(macs))
             return parent
         if kind == "Fabric":
@@ -328,16 +326,14 @@ class _Walk:
 
 def _subordinate(body: Json, path: str, prefix: str) -> Iterator[tuple[str, Json]]:
     """What hangs off a resource and may be hardware: property and link."""
-    links = table(body.get("Links"))
     for name in ELSEWHERE:
-        for link in (*rows(body.get(name)), *rows(links.get(name))):
+        for link in (*items(body, name), *items(below(body, "Links"), name)):
             yield name, link
     for name, value in body.items():
         if name in NO_HARDWARE or "@" in name:
             continue
-        for link in (value,) if isinstance(value, dict) else rows(value):
-            below = _path(link, prefix)
-            if below.startswith(path + "/") and "#" not in str(link.get("@odata.id")):
+        for link in (value,) if isinstance(value, dict) else items(body, name):
+            if _path(link, prefix).startswith(path + "/") and "#" not in str(link.get("@odata.id")):
                 yield name, link
 
 
@@ -440,11 +436,18 @@ def component(body: Json, path: str, parent: str) -> Component | None:
     kind = KINDS.get(kind_of, "other")
     if kind == "processor" and text(body.get("ProcessorType")) in ACCELERATORS:
         kind = "accelerator"
+    shape = text(body.get("@odata.type")).lstrip("#") if kind == "other" else ""
+    return _part(body, path, kind, first(body, "Name", "Id"), _parent(body, kind_of) or parent, kind_of, shape)
+
+
+def _part(body: Json, path: str, kind: ComponentKind, name: str, parent: str, kind_of: str, shape: str) -> Component:
+    """``kind_of``: the type of resource whose facts it has."""
+    facts = {ours: fact(body.get(source)) for ours, source in FACTS.get(kind_of, {}).items()}
     return Component(
         id=path,
         kind=kind,
-        name=first(body, "Name", "Id"),
-        parent=_parent(body, kind_of) or parent,
+        name=name,
+        parent=parent,
         slot=_slot(body),
         vendor=first(body, "Manufacturer", "Vendor"),
         model=first(body, "Model", "VersionString"),
@@ -453,8 +456,8 @@ def component(body: Json, path: str, parent: str) -> Component | None:
         firmware=_firmware(body),
         health=health(body),
         macs=_macs(body),
-        facts=_facts(body, kind_of),
-        shape=text(body.get("@odata.type")).lstrip("#") if kind == "other" else "",
+        facts={ours: value for ours, value in facts.items() if value is not None},
+        shape=shape,
     )
 
 
@@ -477,29 +480,16 @@ def inner(body: Json, path: str, parent: str) -> Iterator[Component]:
     elif kind == "Thermal":
         lists["Fans"] = ("fan", "")
     for name, (what, shape) in lists.items():
-        for at, item in enumerate(rows(body.get(name))):
+        for at, item in enumerate(items(body, name)):
             if not absent(item):
-                yield Component(
-                    id=f"{path}#/{name}/{at}",
-                    kind=what,
-                    name=first(item, "Name", "FanName", "MemberId", "InterfaceType") or f"{name} {at}",
-                    parent=parent,
-                    slot=_slot(item),
-                    vendor=first(item, "Manufacturer"),
-                    model=first(item, "Model"),
-                    part=first(item, "PartNumber", "SparePartNumber"),
-                    serial=serial(item.get("SerialNumber")),
-                    firmware=_firmware(item),
-                    health=health(item),
-                    facts=_facts(item, _SHAPES.get(what, "")),
-                    shape=shape,
-                )
+                called = first(item, "Name", "FanName", "MemberId", "InterfaceType") or f"{name} {at}"
+                yield _part(item, f"{path}#/{name}/{at}", what, called, parent, _SHAPES.get(what, ""), shape)
 
 
 def port(body: Json, path: str, owner: str) -> Port:
     """A port of a switch or NIC, with what it hears from the other end."""
-    ethernet = table(body.get("Ethernet"))
-    heard = table(ethernet.get("LLDPReceive"))
+    ethernet = below(body, "Ethernet")
+    heard = below(ethernet, "LLDPReceive")
     neighbour = Neighbour(
         chassis=text(heard.get("ChassisId")),
         port=text(heard.get("PortId")),
@@ -508,10 +498,9 @@ def port(body: Json, path: str, owner: str) -> Port:
     )
     macs = ethernet.get("AssociatedMACAddresses") or body.get("AssociatedNetworkAddresses")
     found = [mac(item) for item in macs[:16]] if isinstance(macs, list) else []
-    links = table(body.get("Links"))
-    ends = [
-        end for name in ("ConnectedPorts", "ConnectedSwitchPorts", "ConnectedSwitches") for end in rows(links.get(name))
-    ]
+    links = below(body, "Links")
+    names = ("ConnectedPorts", "ConnectedSwitchPorts", "ConnectedSwitches")
+    ends = [end for name in names for end in items(links, name)]
     return Port(
         id=path,
         owner=owner,
@@ -555,36 +544,26 @@ def machine(
     )
 
 
-def function_macs(body: Json) -> tuple[str, ...]:
-    """The addresses of a NIC's function."""
-    ethernet = table(body.get("Ethernet"))
-    return tuple(filter(None, (mac(ethernet.get(name)) for name in ("PermanentMACAddress", "MACAddress"))))
-
-
 def _macs(body: Json) -> tuple[str, ...]:
+    """The addresses of a NIC, or of a function of one."""
     found = (mac(body.get(name)) for name in ("PermanentMACAddress", "MACAddress"))
     return tuple(dict.fromkeys(filter(None, found)))
 
 
 def _parent(body: Json, kind: str) -> str:
     """What a chassis itself says that it is in; of a system that is found out when all chassis are known."""
-    within = table(table(body.get("Links")).get("ContainedBy"))
+    within = below(body, "Links", "ContainedBy")
     return text(within.get("@odata.id"), 512).rstrip("/") if kind == "Chassis" else ""
 
 
 def _slot(body: Json) -> str:
-    where = table(body.get("PhysicalLocation") or body.get("Location"))
-    label = text(table(where.get("PartLocation")).get("ServiceLabel"))
-    return label or first(body, "DeviceLocator", "Socket") or text(table(body.get("Slot")).get("Location"))
+    where = below(body, "PhysicalLocation") or below(body, "Location")
+    label = text(below(where, "PartLocation").get("ServiceLabel"))
+    return label or first(body, "DeviceLocator", "Socket") or text(below(body, "Slot").get("Location"))
 
 
 def _firmware(body: Json) -> str:
-    inside = rows(body.get("Controllers"))
+    inside = items(body, "Controllers")
     return first(body, "FirmwareVersion", "BiosVersion", "Revision") or (
         first(inside[0], "FirmwarePackageVersion") if inside else ""
     )
-
-
-def _facts(body: Json, kind: str) -> dict[str, str | int | float | bool]:
-    found = {name: fact(body.get(source)) for name, source in FACTS.get(kind, {}).items()}
-    return {name: value for name, value in found.items() if value is not None}

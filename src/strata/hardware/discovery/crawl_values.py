@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping
 
 from strata.hardware.bmc.protocol import Severity
-
-Json = Mapping[str, object]
+from strata.hardware.bmc.redfish.endpoint import Json, below
+from strata.hardware.bmc.redfish.sensors import SEVERITIES
+from strata.hardware.bmc.redfish.sensors import number as finite
 
 LONGEST = 128
 """Characters of a text that is kept."""
@@ -23,7 +23,6 @@ _JUNK = re.compile(
     re.IGNORECASE,
 )
 _JUNK_UUIDS = ("03000200-0400-0500-0006-000700080009", "12345678-1234-5678-90ab-cddeefaabbcc")  # AMI; Supermicro
-_HEALTH: Mapping[str, Severity] = {"OK": "ok", "Warning": "warning", "Critical": "critical"}
 
 
 def text(value: object, most: int = LONGEST) -> str:
@@ -46,13 +45,8 @@ def first(body: Json, *names: str) -> str:
 
 def number(value: object) -> float | None:
     """A number that can be true, also where it is written as a text."""
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        return None
-    try:
-        found = float(value[:40] if isinstance(value, str) else value)
-    except (ValueError, OverflowError):
-        return None
-    return found if 0 <= found < 1e18 else None
+    found = finite(value)
+    return found if found is not None and 0 <= found < 1e18 else None
 
 
 def fact(value: object) -> str | int | float | bool | None:
@@ -89,23 +83,13 @@ def uuid(value: object) -> str:
 
 def health(body: Json) -> Severity | None:
     """What the BMC thinks of the part."""
-    status = table(body.get("Status"))
-    return _HEALTH.get(text(status.get("Health")) or text(status.get("HealthRollup")))
+    status = below(body, "Status")
+    return SEVERITIES.get(text(status.get("Health")) or text(status.get("HealthRollup")))
 
 
 def absent(body: Json) -> bool:
     """Whether this is an empty place, and no part."""
-    return text(table(body.get("Status")).get("State")) == "Absent"
-
-
-def table(value: object) -> Json:
-    """An object; an empty one where it is something else."""
-    return value if isinstance(value, dict) else {}
-
-
-def rows(value: object) -> list[Json]:
-    """The objects of an array; none where it is something else."""
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+    return text(below(body, "Status").get("State")) == "Absent"
 
 
 def type_of(body: Json) -> str:

@@ -99,16 +99,6 @@ async def load_report(store: Store, token: str) -> DiscoveryReport:
     return msgspec.msgpack.decode(entry.value, type=DiscoveryReport) if entry else DiscoveryReport()
 
 
-async def save_report(store: Store, token: str, report: DiscoveryReport) -> None:
-    """Keep what it has come to."""
-    await store.txn([Put(REPORT + token, msgspec.msgpack.encode(report))])
-
-
-async def drop_plan(store: Store, token: str) -> None:
-    """All of it is done."""
-    await store.txn([Delete(entry.key) for entry in (await store.range(f"{INPUT}{token}/")).entries])
-
-
 async def prune(store: Store, before: float) -> None:
     """Forget the plans and reports of discoveries that began before a time."""
     for prefix in (INPUT, REPORT):
@@ -149,7 +139,8 @@ class DiscoverWork(msgspec.Struct, frozen=True):
                 async for step in found:
                     yield msgspec.structs.replace(step, position=(number, step.position))
         await run.end()
-        await drop_plan(self.store, token)
+        pieces = (await self.store.range(f"{INPUT}{token}/")).entries
+        await self.store.txn([Delete(piece.key) for piece in pieces])
 
 
 class _Run:
@@ -312,7 +303,7 @@ class _Run:
         )
 
     async def _save(self) -> None:
-        await save_report(self._work.store, self._token, self._report)
+        await self._work.store.txn([Put(REPORT + self._token, msgspec.msgpack.encode(self._report))])
 
 
 async def _some(looks: AsyncGenerator[Look, None]) -> AsyncGenerator[list[Look], None]:

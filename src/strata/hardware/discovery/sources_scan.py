@@ -20,7 +20,7 @@ from strata.core.fault_isolation import contained
 from strata.core.input.foreign import read_json
 from strata.fleet.bounded import bounded
 from strata.fleet.files import share
-from strata.hardware.discovery.crawl_values import table
+from strata.hardware.bmc.redfish.endpoint import below
 from strata.hardware.discovery.sources import address_of
 
 MOST_ADDRESSES = 65_536
@@ -191,7 +191,7 @@ class Prober:
         if raw is None:
             return False
         try:
-            root = table(read_json(raw).value)
+            root = below(read_json(raw).value)
         except ValueError:
             return False
         return "RedfishVersion" in root or "ServiceRoot" in str(root.get("@odata.type", ""))

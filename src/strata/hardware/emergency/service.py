@@ -137,7 +137,7 @@ class EmergencyService:
         failed = {node.name: "it has no BMC" for node in nodes if not node.bmc}
         there = [node for node in nodes if node.bmc]
         # What feeds many goes first, and whom nobody expects to answer last.
-        there.sort(key=lambda node: (node.role not in (OUTLET, CHASSIS), self._is_silent(node.bmc)))
+        there.sort(key=lambda node: (node.role not in (OUTLET, CHASSIS), self._bmcs.silent(node.bmc)))
         pace = Pace(at_once=AT_ONCE, patience=SLOW, at_most=AT_MOST)
         all_begun, left = asyncio.Event(), len(there)
 
@@ -184,7 +184,7 @@ class EmergencyService:
                 if power == "off":
                     return ""
             except StrataError:
-                if self._is_silent(address):
+                if self._bmcs.silent(address):
                     return trouble
             waited = time.monotonic() - begun
             if waited > self._patience:
@@ -192,12 +192,6 @@ class EmergencyService:
             if waited > self._patience / 2 and not again:
                 again, trouble = True, await self._tell(address)
         return trouble
-
-    def _is_silent(self, address: str) -> bool:
-        try:
-            return self._bmcs.silent(address)
-        except StrataError:
-            return True
 
     def _forgive_fed(self, nodes: Sequence[Node], failed: dict[str, str]) -> None:
         """What cannot answer any more because all that feeds it was just switched off, is off."""

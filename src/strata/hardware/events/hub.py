@@ -189,23 +189,12 @@ class EventHub:
         now, latest = self._clock(), event.time + (1.0 if event.time.is_integer() else 0.0)
         return PowerTold(event.node, power, min(latest, now)) if now - latest <= FRESH else None
 
-    def receive(self, token: str, body: bytes) -> int:
-        """A BMC's push; how many events it brought."""
-        return self._open_inbox().receive(token, body)
-
-    def admit(self, token: str) -> None:
-        """``Denied`` unless the token was given to a BMC: nobody else's push is read."""
-        self._open_inbox().sender(token)
-
-    def _open_inbox(self) -> Inbox:
+    @property
+    def inbox(self) -> Inbox:
+        """Where BMCs push to, since ``start``."""
         if self._inbox is None:
             raise Unavailable("the service does not take events yet", hint="try later")
         return self._inbox
-
-    def destination(self, root: str) -> str:
-        """The token that the BMC at ``root`` pushes with."""
-        assert self._inbox is not None
-        return self._inbox.token(root)
 
     async def refresh(self) -> None:
         """Take note of BMCs that came and went."""

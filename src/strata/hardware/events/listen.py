@@ -83,8 +83,7 @@ class Listener:
 
     async def stop(self) -> None:
         """Stop listening. Subscriptions stay: we will be back, or another of us is."""
-        tasks = list(self._reading.values())
-        await all_cancelled(tasks)
+        await all_cancelled(self._reading.values())
 
     async def _subscribed(self, site: Site) -> None:
         """One subscription of each kind to our destination is there, and none to an older one."""

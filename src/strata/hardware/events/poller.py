@@ -20,7 +20,7 @@ import msgspec
 from strata.core.errors import InternalFault, NotOffered, StrataError
 from strata.core.fault_isolation import contained
 from strata.fleet.tasks import all_cancelled, beside
-from strata.hardware.bmc.bmcs import Bmcs, Silence
+from strata.hardware.bmc.bmcs import Bmcs
 from strata.hardware.bmc.pace import Pace, Place
 from strata.hardware.bmc.protocol import LogEntry, Severity
 from strata.hardware.events.inbox import Inbox
@@ -293,8 +293,7 @@ class Poller:
 
     async def stop(self) -> None:
         """Break off."""
-        tasks = [*self._under_way, *([self._task] if self._task else [])]
-        await all_cancelled(tasks)
+        await all_cancelled([*self._under_way, *([self._task] if self._task else [])])
         await self._listener.stop()
 
     async def know(self, sites: Mapping[str, Site]) -> None:
@@ -331,7 +330,7 @@ class Poller:
                 continue
             if not self._mine(watched.site.nodes[0][1]):
                 self._again(watched, self.settings.others)
-            elif (silence := self._left_alone(watched.site.address)) is not None:
+            elif (silence := self._bmcs.silence(watched.site.address)) and self._bmcs.clock() < silence.until:
                 self._missed(watched, plain(silence.why, 200) or "it does not answer", silent=True)
             else:
                 await self._pace()
@@ -352,13 +351,6 @@ class Poller:
         if self._looking.get(root) is look:
             del self._looking[root]
 
-    def _left_alone(self, address: str) -> Silence | None:
-        try:
-            silence = self._bmcs.silence(address)
-        except StrataError:
-            return None  # what is written there is no address: the look says so
-        return silence if silence is not None and self._bmcs.clock() < silence.until else None
-
     async def _pace(self) -> None:
         now = time.monotonic()
         self._next_start = max(self._next_start + 1 / self.settings.per_second, now)
@@ -376,21 +368,15 @@ class Poller:
         except TimeoutError:
             # Each question has a time limit of its own, which is shorter: it does answer, and there is no end to it.
             why = f"a look at it took more than {self.settings.look:g} s"
-            self._missed(watched, why, silent=self._is_silent(address))
+            self._missed(watched, why, silent=self._bmcs.silent(address))
         except StrataError as error:
-            self._missed(watched, plain(error.detail, 200), silent=self._is_silent(address))
+            self._missed(watched, plain(error.detail, 200), silent=self._bmcs.silent(address))
         else:
             self._bmcs.answered(address)
             self._seen(watched, seen)
         finally:
             self.looks += 1
             place.leaves()
-
-    def _is_silent(self, address: str) -> bool:
-        try:
-            return self._bmcs.silent(address)
-        except StrataError:
-            return False
 
     def _seen(self, watched: Watched, seen: Seen) -> None:
         news = seen.events

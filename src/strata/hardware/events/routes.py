@@ -64,9 +64,9 @@ async def follow_events(
 )
 async def receive_events(request: AnyRequest, ask: Asked, token: PushToken) -> None:
     """A BMC's push (a Redfish `Event`). The token is its credential: it was given to that BMC alone."""
-    hub = ask.of(EventHub)
-    hub.admit(token)
-    hub.receive(token, await request.body())
+    inbox = ask.of(EventHub).inbox
+    inbox.sender(token)  # nobody else's push is read
+    inbox.receive(token, await request.body())
 
 
 _ROUTES = Routes(AlertService, "hardware", tag=_TAG)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from strata.core.node import Node
 from strata.fleet.registry.registry import Registry
 from strata.hardware.discovery.sources import bmc_of
 from strata.hardware.inventory.records import Known, Machine
@@ -55,10 +54,6 @@ class NodesByBmc:
         """The name of the one node that is labelled with a serial; empty: there is none, or several."""
         index = self._found().serial.get(serial, -1) if serial else -1
         return self._registry.names[index] if index >= 0 else ""
-
-    def node(self, name: str) -> Node:
-        """A node by name."""
-        return self._registry.node(name)
 
     def _index(self) -> _Index:
         found = _Index({}, {}, {})

@@ -216,7 +216,7 @@ class InventoryService:
         """One BMC with all its parts."""
         known, sees = self._inventory.get(address), self._sight(who)
         if known is None or not sees.bmc(known):
-            raise _unknown(address)
+            raise NotFound(f"no such BMC: {address[:80]}", where="bmc", hint="strata hardware list")
         parts = await self._inventory.parts(known.address)
         shown = tuple(sees.components(known, parts))
         return BmcHardware(summary=sees.summary(known), components=shown)
@@ -361,7 +361,3 @@ class InventoryService:
 def _counted(known: Known) -> Mapping[str, int]:
     """How many parts of each kind a BMC has, ports among them."""
     return {**known.counts, "port": known.ports} if known.ports else known.counts
-
-
-def _unknown(address: str) -> NotFound:
-    return NotFound(f"no such BMC: {address[:80]}", where="bmc", hint="strata hardware list")

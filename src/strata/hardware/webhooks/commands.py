@@ -69,15 +69,9 @@ def set_(session: Session, name: str, url: str, least: str, secret_file: Path | 
     if secret_file is not None:
         body["secret"] = _secret(secret_file)
     found: Json = session.client.request("PUT", WEBHOOKS.path(name), body=body).body
-    if as_json:
-        session.out.json(found)
-    else:
-        signed = (
-            "signed"
-            if found["signed"]
-            else "not signed: the receiver cannot tell whether they come from Strata (--secret-file signs them)"
-        )
-        session.out.line(f"alerts go to {found['name']}, from {found['least']} on, {signed}")
+    unsigned = "not signed: the receiver cannot tell whether they come from Strata (--secret-file signs them)"
+    signed = "signed" if found["signed"] else unsigned
+    session.out.answer(as_json, found, f"alerts go to {found['name']}, from {found['least']} on, {signed}")
 
 
 def _secret(path: Path) -> str:

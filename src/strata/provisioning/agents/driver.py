@@ -59,20 +59,13 @@ class Aim:
         """``ahead``: what is to be told before a node gets its power; None: nothing."""
         self._open = open_bmc
         self._ahead = ahead
-        self._taken: set[str] = set()
+        self.taken: set[str] = set()
+        """Nodes whose BMC took it, so that their next start is the boot that is wanted."""
         self._pace = Pace(at_once=64, patience=0.1, at_most=1024)
-
-    def taken(self, name: str) -> bool:
-        """Whether the node's BMC took it, so that its next start is the boot that is wanted."""
-        return name in self._taken
-
-    def forget(self, name: str) -> None:
-        """What was told is over."""
-        self._taken.discard(name)
 
     async def before_power(self, batch: Batch) -> None:
         """These are about to be switched on: tell their BMCs. Nobody is kept from the power by this."""
-        self._taken.difference_update(batch.names)
+        self.taken.difference_update(batch.names)
 
         async def one(place: int, _: Place) -> None:
             name, address = batch.names[place], batch.bmcs[place]
@@ -98,7 +91,7 @@ class Aim:
                 raise
             # It takes no address: its DHCP will tell it.
             await controller.set_boot(msgspec.structs.replace(boot, uri=""))
-        self._taken.add(name)
+        self.taken.add(name)
 
 
 class BootWay(msgspec.Struct, frozen=True, kw_only=True):
@@ -213,7 +206,7 @@ class NodeDriver:
         """The node is gone: nothing of it is true of another one of that name."""
         for known in (self._dark, self._lit, self._crashed, self._watched, self._stranded):
             known.pop(name, None)
-        self._aim.forget(name)
+        self._aim.taken.discard(name)
         self._hub.forget(name)
 
     # -- looking
@@ -422,7 +415,7 @@ class NodeDriver:
             unknown, fenced = isinstance(error, OutcomeUnknown), isinstance(error, Conflict)
             if not unknown:
                 self._stranded[batch.names[place]] = time.time()
-                self._aim.forget(batch.names[place])
+                self._aim.taken.discard(batch.names[place])
             codes[place] = Outcome.UNKNOWN if unknown else Outcome.FENCED if fenced else Outcome.FAILED
             reasons[place] = str(error)
 
@@ -443,7 +436,7 @@ class NodeDriver:
 
     def _is_on_its_way(self, name: str) -> bool:
         record = self._identity.record(name)
-        lit = self._lit.get(name, 0.0) if self._aim.taken(name) or self._questions.by_itself(name) else 0.0
+        lit = self._lit.get(name, 0.0) if name in self._aim.taken or self._questions.by_itself(name) else 0.0
         # What it asked for before it arrived, lost its power or could not be started belongs to a boot that is over.
         over = max(record.redeemed, self._dark.get(name, 0.0), self._stranded.get(name, 0.0))
         # A kernel that died may write down why, and then starts anew by itself.

@@ -5,18 +5,17 @@ Looked up once a second: thousands of machines ask at once.
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
 from strata.core.errors import NotFound, Refused
-from strata.provisioning.minos.artefacts import INITRD, KERNEL, LATEST, MANIFEST, Manifest, architecture, latest
+from strata.provisioning.minos.artefacts import INITRD, KERNEL, LATEST, Manifest, is_digest, latest, read_manifest
 from strata.provisioning.minos.soundness import Soundness
 
-_DIGEST = re.compile(r"[0-9a-f]{12}\Z")
 _LOOK_EVERY = 1.0
 
 
@@ -32,8 +31,8 @@ class Builds:
         yet."""
         self._clock = clock
         self._known: dict[tuple[str, str], tuple[float, str]] = {}
-        self._digests: dict[str, Mapping[str, str]] = {}
-        self._architectures: dict[str, str] = {}
+        self._manifests: dict[str, Manifest] = {}
+        """Kept: one that is lost later does not make another build of it."""
 
     def digest(self, which: str, arch: str = "") -> str:
         """From ``latest`` or a digest to the digest of a build that is there, for machines of the architecture ``arch``
@@ -57,21 +56,14 @@ class Builds:
 
     def digests(self, digest: str) -> Mapping[str, str]:
         """``vmlinuz`` and ``initrd`` of a build → ``sha256:…`` of their contents; empty where it has no manifest."""
-        found = self._digests.get(digest)
-        if found is None:
-            try:
-                manifest = msgspec.json.decode((self.root / digest / MANIFEST).read_bytes(), type=Manifest)
-            except (OSError, msgspec.MsgspecError):
-                return {}
-            found = {KERNEL: f"sha256:{manifest.vmlinuz.sha256}", INITRD: f"sha256:{manifest.initrd.sha256}"}
-            self._digests[digest] = found
-        return found
+        found = self._manifest(digest)
+        return {KERNEL: f"sha256:{found.vmlinuz.sha256}", INITRD: f"sha256:{found.initrd.sha256}"} if found else {}
 
     def _look(self, which: str, arch: str) -> str:
         digest = which
         if which == LATEST:
             digest = self.shared(arch) or latest(self.root).get(arch, "")
-        if not _DIGEST.match(digest) or not all((self.root / digest / name).is_file() for name in (KERNEL, INITRD)):
+        if not is_digest(digest) or not all((self.root / digest / name).is_file() for name in (KERNEL, INITRD)):
             none = which == LATEST
             what = f"no minimal OS was built yet for {arch}" if none else f"there is no minimal OS {which[:12]}"
             hint = f"strata minos build --arch {arch}" if arch else "strata minos build"
@@ -87,7 +79,12 @@ class Builds:
         return digest
 
     def _architecture(self, digest: str) -> str:
-        """Kept: a manifest that is lost later does not make another build of it."""
-        if not self._architectures.get(digest):
-            self._architectures[digest] = architecture(self.root / digest)
-        return self._architectures[digest]
+        found = self._manifest(digest)
+        return found.arch if found else ""
+
+    def _manifest(self, digest: str) -> Manifest | None:
+        """None: it cannot be read."""
+        if digest not in self._manifests:
+            with suppress(OSError, msgspec.MsgspecError):
+                self._manifests[digest] = read_manifest(self.root / digest)
+        return self._manifests.get(digest)

@@ -79,7 +79,7 @@ class BootWays:
             return BootWay(boot=boot)
         if self._boot is None:
             raise Unavailable("this service makes no boot media", where=name)
-        return BootWay(boot=Boot(target="media"), media=await self._boot.media.begin(name))
+        return BootWay(boot=Boot(target="media"), media=await self._boot.begin_from_medium(name))
 
     def override(self, name: str) -> Boot | None:
         """From where a node boots by the method of its profile; None: from a medium that has to be made."""
@@ -99,9 +99,6 @@ class BootWays:
         except NotFound:
             return True
 
-    def _by_medium(self, name: str) -> bool:
-        return self._profiles.is_by_medium(self.profile_of(name))
-
     def _server_of(self, node: Node | None) -> str:
         assert self._networks is not None
         for interface in node.interfaces if node else ():
@@ -120,7 +117,7 @@ class BootWays:
         fragment = max(fragment, self._elsewhere.fragment(name))
         script = max(script, self._elsewhere.script(name))
         # Who waits for a medium asks in vain.
-        return fragment if self._by_medium(name) else max(script, fragment)
+        return fragment if self._profiles.is_by_medium(self.profile_of(name)) else max(script, fragment)
 
 
 def _efi_file(node: Node | None) -> str:

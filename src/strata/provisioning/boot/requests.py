@@ -79,12 +79,12 @@ class BootControl:
         self._service.index(who, node)
         await self._service.ledger.commit(who.name, "boot.revoke", node, [])
         await self._identity.revoke(node, who.name)
-        self._boot.cut_off(node)
+        self._boot.questions.begun(node)
         return await self._status(node)
 
     def medium(self, name: str) -> str | None:
         """The file of a boot medium that may be fetched now, by the name that only its node's BMC was told."""
-        return self._boot.media.file(name)
+        return self._boot.medium(name)
 
     async def _status(self, name: str) -> b.BootStatusView:
         attached = self._boot.questions.attached(name)

@@ -140,117 +140,6 @@ def _plain(text: str) -> str:
     return " ".join("".join(char if char.isprintable() else " " for char in text).split())
 
 
-class Opener:
-    """The one place where a boot begins, whichever way its fragment reaches the node."""
-
-    def __init__(
-        self,
-        networks: Networks,
-        identity: Identity,
-        profiles: Profiles,
-        addresses: Addresses,
-        builds: Builds,
-        site: Site,
-        clock: Callable[[], float],
-    ) -> None:
-        self._networks = networks
-        self._identity = identity
-        self._profiles = profiles
-        self._addresses = addresses
-        self._builds = builds
-        self._site = site
-        self._clock = clock
-        self.opened: dict[str, float] = {}
-        """When the last boot of each node was opened here (Unix seconds)."""
-
-    async def open(self, node: Node, generation: int, profile: str, peer: str = "") -> bytes:
-        """Begin boot ``generation`` of ``node``: its fragment. Secret: it holds the token. Raises ``Denied`` where that
-        generation has begun before, ``NotFound`` where there is nothing to boot, ``Refused`` where there is what
-        the node must not boot: another architecture's, or not as it was signed (also if that is so since the node has
-        fetched it)."""
-        await self._builds.soundness.require(self._profiles.minos(profile, node.architecture))
-        label, minos = self._profiles.label(profile, node.architecture), self._addresses.minos(node, profile)
-        token = await self._identity.open_boot(node.name, generation, peer)
-        now = self.opened[node.name] = self._clock()
-        return node_fragment(self._site, self._networks, node, generation, token, label, minos, now)
-
-
-class MediaBoots:
-    """Boots of nodes from media. ``start``, then ``stop``."""
-
-    def __init__(
-        self,
-        directory: Directory,
-        identity: Identity,
-        profiles: Profiles,
-        site: Site,
-        questions: Questions,
-        opener: Opener,
-        failed: FailedBoots,
-        builds: Builds,
-        media: Media | None,
-    ) -> None:
-        """Without ``media`` no node can boot so."""
-        self._directory = directory
-        self._identity = identity
-        self._profiles = profiles
-        self._site = site
-        self._questions = questions
-        self._opener = opener
-        self._failed = failed
-        self._builds = builds
-        self._media = media
-
-    async def start(self) -> None:
-        """Make ready to make media."""
-        if self._media is not None:
-            await self._media.start()
-
-    async def stop(self) -> None:
-        """Remove the media."""
-        if self._media is not None:
-            await self._media.stop()
-
-    async def begin(self, name: str) -> str:
-        """Begin a boot of ``name`` from a medium: the address that its BMC shall fetch it from, over TLS."""
-        node = self._directory.by_name(name)
-        if node is None:
-            raise NotFound("no such node", where=name)
-        if self._media is None:
-            raise Unavailable("this service makes no boot media", where=name)
-        if self._questions.held(name):
-            raise Refused("the node is held", by="hold", where=name, hint="strata node release NODE")
-        if self._failed.too_many(name):
-            self._failed.hold(name)
-            raise Refused("the node failed to boot too often, and is held", by="hold", where=name)
-        if node.architecture != ARCHITECTURE:
-            raise Refused(
-                f"boot media are made for {ARCHITECTURE}, and the node is {node.architecture}",
-                by="architecture",
-                where=name,
-                hint="have it boot by another profile: strata node set NODE minos=PROFILE",
-            )
-        profile = self._questions.profile_of(name)
-        build = self._builds.root / self._profiles.minos(profile, node.architecture)
-        generation = self._identity.record(name).generation + 1
-        fragment = await self._opener.open(node, generation, profile)
-        parameters = self._profiles.parameters(profile)
-        ends = self._opener.opened[name] + TOKEN_TTL
-        file = await self._media.add(name, generation, build, parameters, fragment, ends)
-        return f"{self._site.controllers()[0]}/v1/boot/media/{file}"
-
-    def file(self, name: str) -> str | None:
-        """The file of a medium; None: there is none of that name, or its token is spent."""
-        medium = self._media.find(name) if self._media is not None else None
-        if medium is None or self._media is None:
-            return None
-        record = self._identity.record(medium.node)
-        if record.generation != medium.generation or record.redeemed:
-            self._media.remove(medium.node)
-            return None
-        return medium.file
-
-
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """When a node last asked for what (Unix seconds; 0: not since this service runs)."""
 
@@ -294,11 +183,10 @@ class BootService:
         self._began = clock()
         self._scripts: dict[str, float] = {}
         self._addresses = Addresses(networks, profiles, builds)
-        self._opener = Opener(networks, identity, profiles, self._addresses, builds, site, clock)
+        self._opened: dict[str, float] = {}
+        """When the last boot of each node was opened here (Unix seconds)."""
         self._failed = FailedBoots(networks, identity, questions, alarm)
-        self.media = MediaBoots(
-            directory, identity, profiles, site, questions, self._opener, self._failed, builds, media
-        )
+        self._media = media
         self._neighbours = neighbours or Neighbours()
         self.own: dict[str, OwnData] = {}
         """What other rooms tell a node of itself, by the first word of the path. Also while it runs, when any user of
@@ -310,7 +198,8 @@ class BootService:
         hosts = list(dict.fromkeys(str(subnet.server) for subnet in self._networks.subnets))
         self._began = self._clock()
         self._neighbours.start()
-        await self.media.start()
+        if self._media is not None:
+            await self._media.start()
         await self.server.start(hosts, self._networks.boot_port if port is None else port)
 
     async def listen_anew(self) -> None:
@@ -324,11 +213,12 @@ class BootService:
         await self.server.stop()
         await self._neighbours.stop()
         await self._failed.stop()
-        await self.media.stop()
+        if self._media is not None:
+            await self._media.stop()
 
     def asked(self, node: str) -> Asked:
         """When the node last asked for something."""
-        return Asked(script=self._scripts.get(node, 0.0), fragment=self._opener.opened.get(node, 0.0))
+        return Asked(script=self._scripts.get(node, 0.0), fragment=self._opened.get(node, 0.0))
 
     def answer(self, request: Request) -> Answer | Awaitable[Answer]:
         """What a machine gets. A GET of a fragment is the only thing that changes anything."""
@@ -365,10 +255,6 @@ class BootService:
             return _held(name, self._addresses.script(name, str(subnet.server), f"mac={found.mac}")).decode()
         await self.builds.soundness.require(self._build(node))
         return self._boot_script(node, str(subnet.server), f"mac={found.mac}", scripts.FIRST_WAIT).decode()
-
-    def cut_off(self, name: str) -> None:
-        """Whatever runs on the node does not speak for it any more: it is looked at now, and may boot anew."""
-        self.questions.begun(name)
 
     # scripts
 
@@ -492,6 +378,57 @@ class BootService:
 
         return self._checked(lambda: self._profiles.minos(DEFAULT, machine), found, nothing)
 
+    # where a boot begins, whichever way its fragment reaches the node
+
+    async def _begin(self, node: Node, generation: int, profile: str, peer: str = "") -> bytes:
+        """Begin boot ``generation`` of ``node``: its fragment. Secret: it holds the token. Raises ``Denied`` where that
+        generation has begun before, ``NotFound`` where there is nothing to boot, ``Refused`` where there is what
+        the node must not boot: another architecture's, or not as it was signed (also if that is so since the node has
+        fetched it)."""
+        await self.builds.soundness.require(self._profiles.minos(profile, node.architecture))
+        label, minos = self._profiles.label(profile, node.architecture), self._addresses.minos(node, profile)
+        token = await self._identity.open_boot(node.name, generation, peer)
+        now = self._opened[node.name] = self._clock()
+        return node_fragment(self._site, self._networks, node, generation, token, label, minos, now)
+
+    async def begin_from_medium(self, name: str) -> str:
+        """Begin a boot of ``name`` from a medium: the address that its BMC shall fetch it from, over TLS."""
+        node = self._directory.by_name(name)
+        if node is None:
+            raise NotFound("no such node", where=name)
+        if self._media is None:
+            raise Unavailable("this service makes no boot media", where=name)
+        if self.questions.held(name):
+            raise Refused("the node is held", by="hold", where=name, hint="strata node release NODE")
+        if self._failed.too_many(name):
+            self._failed.hold(name)
+            raise Refused("the node failed to boot too often, and is held", by="hold", where=name)
+        if node.architecture != ARCHITECTURE:
+            raise Refused(
+                f"boot media are made for {ARCHITECTURE}, and the node is {node.architecture}",
+                by="architecture",
+                where=name,
+                hint="have it boot by another profile: strata node set NODE minos=PROFILE",
+            )
+        profile = self.questions.profile_of(name)
+        build = self.builds.root / self._profiles.minos(profile, node.architecture)
+        generation = self._identity.record(name).generation + 1
+        fragment = await self._begin(node, generation, profile)
+        parameters, ends = self._profiles.parameters(profile), self._opened[name] + TOKEN_TTL
+        file = await self._media.add(name, generation, build, parameters, fragment, ends)
+        return f"{self._site.controllers()[0]}/v1/boot/media/{file}"
+
+    def medium(self, name: str) -> str | None:
+        """The file of a medium; None: there is none of that name, or its token is spent."""
+        medium = self._media.find(name) if self._media is not None else None
+        if medium is None or self._media is None:
+            return None
+        record = self._identity.record(medium.node)
+        if record.generation != medium.generation or record.redeemed:
+            self._media.remove(medium.node)
+            return None
+        return medium.file
+
     # fragments
 
     def _fragment(self, request: Request, name: str, generation: str) -> Answer | Awaitable[Answer]:
@@ -529,7 +466,7 @@ class BootService:
         if off is None:
             return Answer(b"not known yet whether the node has power: ask again\n", 503)
         try:
-            body = await self._opener.open(node, generation, self.questions.profile_of(node.name), peer)
+            body = await self._begin(node, generation, self.questions.profile_of(node.name), peer)
         except Denied:
             return Answer(b"this boot has begun before\n", 403)
         except Refused as error:

@@ -89,21 +89,16 @@ class Records:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._records: dict[str, BootRecord] = {}
-        self._revisions: dict[str, int] = {}
-        """Revision of each record as far as it is known; a wrong one costs a second try, no more."""
         self._pending: dict[str, _Change] = {}
         self._busy: dict[str, asyncio.Future[bool]] = {}
         """Nodes whose record is being written."""
         self._writer: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
-        self._followed = Followed(store, PREFIX, self._take, self._forget_all)
+        self._followed = Followed(store, PREFIX, self._take, self._records.clear)
 
     async def start(self) -> None:
         """Load all records, then follow their changes until ``stop``."""
-        # Read before the records: a revision too old costs a second try, one too new would hide a change.
-        page = await self._store.range(PREFIX)
         await self._followed.start()
-        self._revisions = {entry.key.removeprefix(PREFIX): entry.modified for entry in page.entries}
         self._writer = asyncio.create_task(self._write(), name="boot records")
 
     async def stop(self) -> None:
@@ -137,7 +132,7 @@ class Records:
             done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
             self._busy[node] = done
             done.add_done_callback(lambda future: self._settled(node, future))
-            self._pending[node] = _Change(node, record, self._revisions.get(node, 0), done)
+            self._pending[node] = _Change(node, record, self._followed.revisions.get(PREFIX + node, 0), done)
             self._wake.set()
             if await asyncio.shield(done):
                 return record
@@ -154,10 +149,7 @@ class Records:
         entry = await self._store.get(key)
         if entry is not None:
             self._followed.wrote(key, entry.value, entry.modified)
-            self._revisions[node] = entry.modified
-            return
-        self._revisions.pop(node, None)
-        if node in self._records:
+        elif key in self._followed.revisions:
             # Whoever comes after that revision is not missed: it is read before it is looked again.
             revision = await self._store.revision()
             if await self._store.get(key) is None:
@@ -189,7 +181,6 @@ class Records:
         except StrataError as error:
             for change in changes:
                 change.done.set_exception(error)
-                self._revisions.pop(change.node, None)
         except BaseException:
             for change in changes:
                 change.done.cancel()
@@ -197,12 +188,10 @@ class Records:
         else:
             for change, op in zip(changes, ops, strict=True):
                 self._followed.wrote(op.key, op.value, revision)
-                self._revisions[change.node] = revision
                 change.done.set_result(True)
 
     def _take(self, key: str, value: bytes | None) -> None:
         node = key.removeprefix(PREFIX)
-        self._revisions.pop(node, None)
         if value is None:
             self._records.pop(node, None)
             return
@@ -210,7 +199,3 @@ class Records:
             self._records[node] = _decode(value)
         except msgspec.DecodeError:
             log.error("a boot record cannot be read", extra={"node": node})
-
-    def _forget_all(self) -> None:
-        self._records.clear()
-        self._revisions.clear()

@@ -147,9 +147,7 @@ def _layout(shelf: Shelf, file: IO[bytes], members: Members, ref: str, most: int
     manifest = oci.parse_manifest(data)
     for blob in (chosen, manifest.config, *manifest.layers):
         shelf.add_stream(_open(file, members, _blob(blob.digest)), expect=blob.digest, most=most)
-    release = (
-        oci.parsed(_small(file, members, RELEASE_FILE), Release, RELEASE_FILE) if RELEASE_FILE in members else None
-    )
+    release = _release(file, members) if RELEASE_FILE in members else None
     return Taken(manifest=chosen.digest, kind="oci", release=release)
 
 

@@ -38,8 +38,10 @@ class Catalogue:
         self._alarm = alarm
         self.names: dict[str, r.Name] = {}
         self.made: dict[str, r.Made] = {}
-        self._told: list[Callable[[str], None]] = []
-        self._changed: list[Callable[[], None]] = []
+        self.moved: list[Callable[[str], None]] = []
+        """Told of each tag (``name:tag``) that comes to stand for something else, or is gone."""
+        self.changed: list[Callable[[], None]] = []
+        """Told whenever anything is different: then other files may be needed."""
         self._followed = Followed(store, "image/", self._take, self._clear)
         self.start, self.stop = self._followed.start, self._followed.stop
 
@@ -48,14 +50,6 @@ class Catalogue:
     async def release(self, reference: str) -> Release:
         """What ``name:tag`` stands for now."""
         return self.tagged(reference).release
-
-    def on_change(self, told: Callable[[str], None]) -> None:
-        """Call ``told(reference)`` whenever a tag comes to stand for something else, or is gone."""
-        self._told.append(told)
-
-    def on_any_change(self, told: Callable[[], None]) -> None:
-        """Call ``told()`` whenever anything is different: then other files may be needed."""
-        self._changed.append(told)
 
     def tagged(self, reference: str) -> r.Tagged:
         """The same with since when and by whom."""
@@ -306,7 +300,7 @@ class Catalogue:
 
     def _take(self, key: str, value: bytes | None) -> None:
         self._take_record(key, value)
-        for told in self._changed:
+        for told in self.changed:
             told()
 
     def _take_record(self, key: str, value: bytes | None) -> None:
@@ -325,7 +319,7 @@ class Catalogue:
         for tag in {*before, *after}:
             old, new = before.get(tag), after.get(tag)
             if (old and old.release) != (new and new.release):
-                for told in self._told:
+                for told in self.moved:
                     told(f"{name}:{tag}")
 
 

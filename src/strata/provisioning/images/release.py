@@ -69,13 +69,12 @@ class Release(msgspec.Struct, frozen=True, kw_only=True):
 class Releases(Protocol):
     """Where releases are asked for."""
 
+    moved: list[Callable[[str], None]]
+    """Told of each tag (``name:tag``) that comes to stand for something else, or is gone. On the event loop: they must
+    neither block nor raise."""
+
     async def release(self, reference: str) -> Release:
         """What ``name:tag`` stands for now; ``NotFound`` if nothing."""
-        ...
-
-    def on_change(self, told: Callable[[str], None]) -> None:
-        """Have ``told(reference)`` called whenever a tag comes to stand for something else, or is gone. On the event
-        loop; it must neither block nor raise."""
         ...
 
 

@@ -92,8 +92,8 @@ class Images:
         self.stop = self.catalogue.stop
         self.release = self.catalogue.release
         """What ``name:tag`` stands for now; ``NotFound`` if nothing."""
-        self.on_change = self.catalogue.on_change
-        """Call ``told(reference)`` whenever a tag comes to stand for something else, or is gone."""
+        self.moved = self.catalogue.moved
+        """Told of each tag (``name:tag``) that comes to stand for something else, or is gone."""
         self.uploads = Uploads(self.shelf)
         self._room = asyncio.Semaphore(_AT_ONCE)
         self.making = 0
@@ -110,8 +110,8 @@ class Images:
         await asyncio.to_thread(self.shelf.sweep_work)
         await self.catalogue.start()
         self.write_index()
-        self.catalogue.on_change(lambda _: self.write_index())
-        self.catalogue.on_change(self._alarm_over)  # whatever it stands for now, it is not what was damaged
+        self.moved.append(lambda _: self.write_index())
+        self.moved.append(self._alarm_over)  # whatever it stands for now, it is not what was damaged
 
     def is_here(self, release: Release) -> bool:
         """Whether this controller has the files that nodes fetch."""

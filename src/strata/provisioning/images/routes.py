@@ -14,7 +14,6 @@ from strata.api.routing import Routes
 from strata.api.services import Asked
 from strata.core.errors import BadRequest
 from strata.provisioning.images import records as iv
-from strata.provisioning.images.compare import Difference
 from strata.provisioning.images.service import ImageService
 
 _TAG = "images"
@@ -25,24 +24,6 @@ NamePath = Annotated[str, PathParameter(pattern=iv.IMAGE_NAME, max_length=63)]
 TagPath = Annotated[str, PathParameter(pattern=iv.IMAGE_TAG, max_length=63)]
 UploadPath = Annotated[str, PathParameter(pattern=iv.UPLOAD, max_length=32)]
 Offset = Annotated[int, QueryParameter(ge=0, le=2**50, description="Where it begins, in bytes.")]
-
-
-@get("/v1/images/{name:str}/{tag:str}/diff", tags=[_TAG], **needs("read", "image", 404))
-async def diff_images(
-    ask: Asked,
-    name: NamePath,
-    tag: TagPath,
-    other: Annotated[
-        str,
-        QueryParameter(
-            pattern=r"^[A-Za-z0-9][A-Za-z0-9:@._-]{0,140}$(?!\n)",
-            max_length=141,
-            description="The later one: `name:tag`, `name@serial` or `sha256:...`.",
-        ),
-    ],
-) -> Difference:
-    """Files and packages that differ between this image and another."""
-    return await ask.of(ImageService).diff(ask.who, f"{name}:{tag}", other)
 
 
 _TAR = answers(bytes, "A tar of an OCI layout, with the signed release in `release.json`.", "application/x-tar")
@@ -110,6 +91,22 @@ _IMAGE.post(
 )
 _IMAGE.get(
     "verify_image", "/v1/images/{name:str}/{tag:str}/verify", ImageService.verify, 404, name=NamePath, tag=TagPath
+)
+_IMAGE.get(
+    "diff_images",
+    "/v1/images/{name:str}/{tag:str}/diff",
+    ImageService.diff,
+    404,
+    name=NamePath,
+    tag=TagPath,
+    other=Annotated[
+        str,
+        QueryParameter(
+            pattern=r"^[A-Za-z0-9][A-Za-z0-9:@._-]{0,140}$(?!\n)",
+            max_length=141,
+            description="The later one: `name:tag`, `name@serial` or `sha256:...`.",
+        ),
+    ],
 )
 _IMAGE.post("begin_upload", "/v1/image-uploads", ImageService.begin_upload, "create", success=201)
 _IMAGE.post("build_image", "/v1/image-builds", ImageService.build, "create", 404, success=202)

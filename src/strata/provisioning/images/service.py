@@ -61,9 +61,9 @@ class ImageService:
         """One image: how it runs, its layers, what the name's tags stood for before."""
         return self._view(f"{name}:{tag}")
 
-    async def diff(self, who: Principal, before: str, after: str) -> Difference:
-        """From one image to another."""
-        return await self._images.diff(before, after)
+    async def diff(self, who: Principal, name: str, tag: str, other: str) -> Difference:
+        """Files and packages that differ between this image and another."""
+        return await self._images.diff(f"{name}:{tag}", other)
 
     async def verify(self, who: Principal, name: str, tag: str) -> iv.VerdictView:
         """Check the signature and every byte of the image on this controller. Changes nothing."""

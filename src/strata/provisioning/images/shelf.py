@@ -17,12 +17,13 @@ import secrets
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Protocol
+from typing import IO
 
 from strata.core.errors import BadRequest, NotFound, StrataError
 from strata.core.host.removal import remove_tree
 from strata.provisioning.images.disk_space import Room
 from strata.provisioning.images.release import check_digest
+from strata.provisioning.images.tarball import Body
 
 log = logging.getLogger(__name__)
 
@@ -36,14 +37,6 @@ KINDS = {
     "listings": ("listings", ".gz"),
 }
 """Kind of file → its folder, and what stands behind the digest in its name."""
-
-
-class Readable(Protocol):
-    """Where bytes come from."""
-
-    def read(self, size: int, /) -> bytes:
-        """Up to so many; none: that was all."""
-        ...
 
 
 class Shelf:
@@ -127,7 +120,7 @@ class Shelf:
         place(part, self.blob(digest))
         return digest
 
-    def add_stream(self, source: Readable, *, expect: str = "", most: int) -> tuple[str, int]:
+    def add_stream(self, source: IO[bytes] | Body, *, expect: str = "", most: int) -> tuple[str, int]:
         """Put a blob in place as it is read; its digest and size. Refused unless it is the expected one."""
         part = self.root / "work" / secrets.token_hex(8)
         digest, size = hashlib.sha256(), 0

@@ -29,7 +29,7 @@ PARTS = (KERNEL, INITRD, MANIFEST, SIGNATURE)
 REMOVED = ".removed"
 """Folder of empty files, one for each build that somebody removed: until all controllers know of it."""
 _DIGITS = 12
-_BUILD = re.compile(r"[0-9a-f]{12}")
+_BUILD = re.compile(r"[0-9a-f]{12}\Z")
 
 
 class Input(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,7 +41,7 @@ class Input(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
-    """A file that nodes boot from."""
+    """A file of a build."""
 
     size: int
     sha256: str
@@ -113,14 +113,14 @@ class Artefacts:
         """All builds, by digest."""
         if not self.root.is_dir():
             return []
-        return [self.get(path.name) for path in sorted(self.root.iterdir()) if _BUILD.fullmatch(path.name)]
+        return [self.get(path.name) for path in sorted(self.root.iterdir()) if is_digest(path.name)]
 
     def get(self, name: str) -> Artefact:
         """The build of that digest (or the one that begins so), ``latest``, or ``latest-`` and an architecture."""
         digest = self._resolve(name)
         path = self.root / digest
         try:
-            manifest = msgspec.json.decode((path / MANIFEST).read_bytes(), type=Manifest)
+            manifest = read_manifest(path)
         except (OSError, msgspec.MsgspecError) as error:
             raise Corrupt(
                 f"its manifest cannot be read: {type(error).__name__}",
@@ -200,7 +200,7 @@ class Artefacts:
             found = sorted(
                 path.name
                 for path in self.root.iterdir()
-                if _BUILD.fullmatch(path.name) and (path.name.startswith(name) or name.startswith(path.name))
+                if is_digest(path.name) and (path.name.startswith(name) or name.startswith(path.name))
             )
         else:
             found = []
@@ -227,10 +227,20 @@ def latest(root: Path) -> dict[str, str]:
     return {arch: _named(link) for arch, link in latest_links(root).items()}
 
 
+def is_digest(name: str) -> bool:
+    """Whether a build can be named so."""
+    return _BUILD.match(name) is not None
+
+
+def read_manifest(path: Path) -> Manifest:
+    """Of the build in a directory; ``OSError`` or ``MsgspecError`` where it cannot be read."""
+    return msgspec.json.decode((path / MANIFEST).read_bytes(), type=Manifest)
+
+
 def architecture(path: Path) -> str:
     """Of the build in a directory, as its manifest says; empty: it cannot be read."""
     try:
-        return msgspec.json.decode((path / MANIFEST).read_bytes(), type=Manifest).arch
+        return read_manifest(path).arch
     except (OSError, msgspec.MsgspecError):
         return ""
 
@@ -241,7 +251,7 @@ def _named(link: Path) -> str:
         name = link.readlink().name
     except OSError:
         return ""
-    return name if _BUILD.fullmatch(name) else ""
+    return name if is_digest(name) else ""
 
 
 def encode(manifest: Manifest) -> bytes:

@@ -88,11 +88,9 @@ def build(
         hardware=_modaliases(hardware) if hardware is not None else None,
         crash_hook=_program(crash_hook) if crash_hook is not None else None,
     )
-    if as_json:
-        session.out.json(_row(made) | {"path": str(made.path)})
-    else:
-        size = made.manifest.initrd.size
-        session.out.line(f"{made.path}: {made.manifest.arch}, kernel {made.manifest.kernel}, initrd {_megabytes(size)}")
+    what = made.manifest
+    said = f"{made.path}: {what.arch}, kernel {what.kernel}, initrd {_megabytes(what.initrd.size)}"
+    session.out.answer(as_json, _row(made) | {"path": str(made.path)}, said)
 
 
 @minos.command("list")

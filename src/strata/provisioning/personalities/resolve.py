@@ -57,14 +57,14 @@ class Personalities:
         self._by_digest: dict[str, str] = {}
         self._stale: set[str] = set()
         self._turns = Recurring(
-            "personalities", self._resolve, self._pause, trouble="personalities could not be resolved"
+            "personalities", self.settled, self._pause, trouble="personalities could not be resolved"
         )
-        releases.on_change(self._moved)
+        releases.moved.append(self._moved)
 
     async def start(self) -> None:
         """Load the personalities, find out what they stand for, and follow both."""
         await self.records.start()
-        await self._resolve()
+        await self.settled()
         await self._turns.start()
 
     async def stop(self) -> None:
@@ -126,10 +126,6 @@ class Personalities:
                 ) from None
         return _resolved(personality, releases)
 
-    async def settled(self) -> None:
-        """Until every personality that was changed is resolved."""
-        await self._resolve()
-
     # -- following
 
     def _moved(self, reference: str) -> None:
@@ -145,7 +141,8 @@ class Personalities:
     def _pause(self) -> float | None:
         return 1.0 if self._turns.error else None
 
-    async def _resolve(self) -> None:
+    async def settled(self) -> None:
+        """Until every personality that was changed is resolved."""
         while self._stale:
             name = self._stale.pop()
             personality = self.records.find(name)

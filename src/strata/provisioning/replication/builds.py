@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-import re
 import shutil
 import time
 from collections.abc import Mapping, Sequence
@@ -21,7 +20,7 @@ import msgspec
 
 from strata.core.errors import Conflict, StrataError
 from strata.fleet.recurring import Recurring
-from strata.provisioning.minos.artefacts import PARTS, REMOVED, Artefacts, architecture, latest_links
+from strata.provisioning.minos.artefacts import PARTS, REMOVED, Artefacts, Part, architecture, is_digest, latest_links
 from strata.provisioning.minos.soundness import Soundness
 from strata.provisioning.replication.copying import Copier, PuttingOff, Wanted
 from strata.provisioning.replication.holdings import Holdings
@@ -46,16 +45,6 @@ AUTHOR = "strata"
 _INCOMING = ".incoming-"
 
 
-_BUILD = re.compile(r"[0-9a-f]{12}\Z")
-
-
-class BuildFile(msgspec.Struct, frozen=True):
-    """A file of a build."""
-
-    size: int
-    sha256: str
-
-
 class Choice(msgspec.Struct, frozen=True):
     """The latest build of an architecture."""
 
@@ -75,28 +64,23 @@ class Folder(msgspec.Struct, frozen=True, kw_only=True):
     """Architecture → the build that is its latest."""
 
 
-def is_digest(name: str) -> bool:
-    """Whether a build can be named so."""
-    return _BUILD.match(name) is not None
-
-
 def read_folder(root: Path) -> Folder:
     """What is in ``STATE/minos``."""
     latest = {arch: Choice(link.readlink().name, link.lstat().st_mtime_ns) for arch, link in latest_links(root).items()}
     return Folder(builds=_times(root), removed=_times(root / REMOVED), latest=latest)
 
 
-def read_build(path: Path) -> dict[str, BuildFile]:
+def read_build(path: Path) -> dict[str, Part]:
     """The files of the build in a directory: all four."""
     found = {}
     for name in PARTS:
         with (path / name).open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
-        found[name] = BuildFile((path / name).stat().st_size, digest)
+        found[name] = Part(size=(path / name).stat().st_size, sha256=digest)
     return found
 
 
-def wanted_files(digest: str, files: Mapping[str, BuildFile]) -> dict[str, Wanted]:
+def wanted_files(digest: str, files: Mapping[str, Part]) -> dict[str, Wanted]:
     """The same, to be fetched."""
     return {
         name: Wanted(name=f"minos/{digest}/{name}", digest=files[name].sha256, size=files[name].size)
@@ -115,7 +99,7 @@ def _times(folder: Path) -> dict[str, int]:
 class BuildRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A build that there is, or was. Times are in nanoseconds, by the clocks of those who did it."""
 
-    files: dict[str, BuildFile]
+    files: dict[str, Part]
     added: int
     removed: int = 0
 

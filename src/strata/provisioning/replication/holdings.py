@@ -45,7 +45,8 @@ class Holdings:
         self._announce = announce
         self._others = others
         self._mine = Holding()
-        self._told: list[Callable[[], None]] = []
+        self.changed: list[Callable[[], None]] = []
+        """Told whenever another one has something else."""
         self._found: dict[str, Holding] = {}
         self._followed = Followed(store, PREFIX, self._take, self._found.clear)
         self.stop = self._followed.stop
@@ -54,10 +55,6 @@ class Holdings:
         """Know from now on."""
         self._announce(PREFIX + self.me, _encode(self._mine))
         await self._followed.start()
-
-    def on_change(self, told: Callable[[], None]) -> None:
-        """Call ``told()`` whenever another one has something else."""
-        self._told.append(told)
 
     def has_images(self, images: Iterable[str]) -> None:
         """This controller has these, and no others."""
@@ -103,7 +100,7 @@ class Holdings:
                 self._found[name] = _decode(value)
             except msgspec.MsgspecError:
                 log.error("what a controller has cannot be read", extra={"controller": name})
-        for told in self._told:
+        for told in self.changed:
             told()
 
 

@@ -122,8 +122,8 @@ class ImageCopies:
 
     async def start(self) -> None:
         """Begin; the catalogue is there already."""
-        self._images.catalogue.on_any_change(self._rounds.soon)
-        self._holdings.on_change(self._rounds.soon)
+        self._images.catalogue.changed.append(self._rounds.soon)
+        self._holdings.changed.append(self._rounds.soon)
         await self._followed.start()
         await self._rounds.start()
 

@@ -7,7 +7,6 @@ was written down helps, but is not needed.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from hashlib import blake2b
 from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
@@ -126,7 +125,7 @@ def describe(options: Options) -> Description:
         port=PORT,
         user=USER,
         link=_link(chassis) if options.host_link else None,
-        nodes=tuple(_nodes(options, chassis, network)),
+        nodes=_nodes(0, options.nodes, options.uefi, options.memory, chassis, network),
     )
 
 
@@ -156,15 +155,17 @@ def extended(found: Description, nodes: int, uefi: int) -> Description:
         raise BadRequest(f"{uefi} of {nodes} nodes cannot have UEFI firmware", where="uefi")
     network, memory = IPv4Network(found.network), found.nodes[-1].memory
     _check_addresses(network, there + nodes)
-    numbers = range(there + 1, there + nodes + 1)
-    more = (_node(i, "uefi" if i > numbers[-1] - uefi else "bios", memory, found.id, network) for i in numbers)
-    return msgspec.structs.replace(found, nodes=(*found.nodes, *more))
+    return msgspec.structs.replace(found, nodes=(*found.nodes, *_nodes(there, nodes, uefi, memory, found.id, network)))
 
 
-def _nodes(options: Options, chassis: str, network: IPv4Network) -> Iterator[MachineDescription]:
-    for i in range(1, options.nodes + 1):
-        firmware: Firmware = "uefi" if i > options.nodes - options.uefi else "bios"
-        yield _node(i, firmware, options.memory, chassis, network)
+def _nodes(
+    there: int, more: int, uefi: int, memory: int, chassis: str, network: IPv4Network
+) -> tuple[MachineDescription, ...]:
+    """So many more than are there, the last ``uefi`` of them with UEFI firmware."""
+    last = there + more
+    return tuple(
+        _node(i, "uefi" if i > last - uefi else "bios", memory, chassis, network) for i in range(there + 1, last + 1)
+    )
 
 
 def _node(i: int, firmware: Firmware, memory: int, chassis: str, network: IPv4Network) -> MachineDescription:

@@ -35,7 +35,7 @@ class IpmiClient:
 
     def __init__(self, login: Login, *, settings: IpmiSettings | None = None) -> None:
         self.settings = settings or IpmiSettings()
-        self._login = login
+        self.login = login
         chosen = self.settings
         self._pace = Pace(at_once=chosen.at_once, patience=chosen.patience)
         self._silent = Pace(at_once=chosen.silent_at_once, patience=chosen.patience)
@@ -113,10 +113,6 @@ class IpmiClient:
             yield from sockets
 
     # -- for _Bmc
-
-    def credentials(self, address: str) -> Credentials:
-        """As the composition root gives them."""
-        return self._login(address)
 
     async def link(self, name: str, host: str, port: int) -> tuple[_Socket, Any]:
         """The socket that reaches ``host``, and its address there."""
@@ -202,7 +198,7 @@ class _Bmc:
         session = Session(self._address, _Link(opened, peer), settings)
         opened.add(session, peer)
         try:
-            known = self._client.credentials(self._address)
+            known = self._client.login(self._address)
             await session.log_in(known.user, known.secret().encode())
         except WrongPassword:
             self.refused += 1

@@ -250,7 +250,8 @@ class Session:
             if reply[1] in _NO_SUITE:
                 continue
             self._check(reply[1])
-            if len(reply) < 36 or reply[12:36:8] != b"\x00\x01\x02" or _algorithms(reply) != _algorithms_of(suite):
+            numbers = [number & 0x3F for number in reply[16:36:8]]
+            if len(reply) < 36 or reply[12:36:8] != b"\x00\x01\x02" or numbers != suite.numbers:
                 raise DeviceError(
                     f"it answers with another cipher suite than {suite.id}, which was asked for",
                     node=self.name,
@@ -369,11 +370,3 @@ def _answers(request: wire.Message, packet: wire.Packet) -> bool:
     found = wire.message(packet.payload)
     asked = (request.netfn + 1, request.sequence, request.command)
     return found is not None and (found.netfn, found.sequence, found.command) == asked
-
-
-def _algorithms(reply: bytes) -> tuple[int, ...]:
-    return tuple(reply[at] & 0x3F for at in (16, 24, 32))
-
-
-def _algorithms_of(suite: wire.Suite) -> tuple[int, ...]:
-    return suite.authentication, suite.integrity, suite.confidentiality

@@ -35,10 +35,14 @@ class Suite(NamedTuple):
     """Bytes of an integrity check value."""
 
     @property
+    def numbers(self) -> list[int]:
+        """Of its three algorithms."""
+        return [self.authentication, self.integrity, self.confidentiality]
+
+    @property
     def algorithms(self) -> bytes:
         """The three payloads of an open session request."""
-        numbers = (self.authentication, self.integrity, self.confidentiality)
-        return b"".join(struct.pack("<BxxBBxxx", kind, 8, number) for kind, number in enumerate(numbers))
+        return b"".join(struct.pack("<BxxBBxxx", kind, 8, number) for kind, number in enumerate(self.numbers))
 
     def mac(self, key: bytes, data: bytes) -> bytes:
         """The keyed hash."""

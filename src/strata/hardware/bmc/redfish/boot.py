@@ -10,6 +10,7 @@ from strata.hardware.bmc.redfish.client import Json, RedfishClient, Target
 from strata.hardware.bmc.redfish.endpoint import below, path_of, text
 from strata.hardware.bmc.redfish.find import action, around, home, manager, maybe, system
 from strata.hardware.bmc.redfish.pairing import name_of
+from strata.hardware.bmc.redfish.power import find_system
 from strata.hardware.bmc.redfish.quirks import quirks
 
 TARGETS: Mapping[BootTarget, tuple[str, ...]] = {
@@ -141,7 +142,7 @@ def _kinds(drive: Json) -> list[str]:
 
 async def identify(client: RedfishClient, target: Target, on: bool) -> None:
     """Switch the identify light of what the address names, or of the chassis that it has for itself."""
-    resource = target.resource or await _own(client, target)
+    resource = target.resource or await find_system(client, target)
     if await _lit(client, target, resource, on):
         return
     near = await home(client, target)
@@ -167,8 +168,3 @@ async def _lit(client: RedfishClient, target: Target, path: str, on: bool) -> bo
         await client.patch(target.address, path, {"IndicatorLED": word})
         return True
     return False
-
-
-async def _own(client: RedfishClient, target: Target) -> str:
-    await system(client, target)
-    return target.resource

@@ -66,7 +66,7 @@ async def _read_syslog(client: RedfishClient, target: Target, protocol: Json) ->
         found = below(await maybe(client, target, await _attributes(client, target)), "Attributes")
         return tuple(server for n in (1, 2, 3) if (server := text(found.get(f"SysLog.1.Server{n}"))))
     try:
-        return tuple(host for _, host in await _subscriptions(client, target))
+        return tuple(host for _, host in (await _subscriptions(client, target))[1])
     except NotOffered:
         return None
 
@@ -97,8 +97,8 @@ async def _attributes(client: RedfishClient, target: Target) -> str:
     return own[0] if own else f"{path}/Attributes"
 
 
-async def _subscriptions(client: RedfishClient, target: Target) -> list[tuple[str, str]]:
-    """Path and host of each syslog destination; ``NotOffered`` where there can be none."""
+async def _subscriptions(client: RedfishClient, target: Target) -> tuple[str, list[tuple[str, str]]]:
+    """Where subscriptions are; path and host of each syslog destination. ``NotOffered`` where there can be none."""
     events = await service(client, target, "EventService")
     path = linked(target, events, "Subscriptions", what="event subscriptions")
     found = []
@@ -106,13 +106,11 @@ async def _subscriptions(client: RedfishClient, target: Target) -> list[tuple[st
         if text(body.get("Protocol")).startswith("Syslog"):
             host = text(body.get("Destination")).rpartition("//")[2].strip("/")
             found.append((path_of(target.bmc, body), host.removesuffix(":514")))
-    return found
+    return path, found
 
 
 async def _write_subscriptions(client: RedfishClient, target: Target, servers: Sequence[str]) -> None:
-    there = await _subscriptions(client, target)
-    events = await service(client, target, "EventService")
-    path = linked(target, events, "Subscriptions", what="event subscriptions")
+    path, there = await _subscriptions(client, target)
     for server in servers:
         if server.removesuffix(":514") not in {host for _, host in there}:
             host = server if ":" in server else f"{server}:514"
