@@ -125,6 +125,12 @@ async def test_a_refusal_says_who_is_to_do_what(kind: str, said: str, error: typ
         await open_reservations(kind, Stub(said)).reserve(ReservationSpec(name="c", accounts=("ada",), seconds=600))
 
 
+async def test_a_grid_engine_without_parallel_environments_says_what_is_missing() -> None:
+    spec = ReservationSpec(name="c", accounts=("ada",), seconds=600, cores=4)
+    with pytest.raises(BadRequest, match="no parallel environment of this Grid Engine gives 4 slots"):
+        await open_reservations("gridengine", Stub("no parallel environment defined")).reserve(spec)
+
+
 async def test_one_that_is_not_there_is_not_found_and_none_at_all_is_an_empty_list() -> None:
     for kind, said in (
         ("slurm", "Reservation c not found"),

@@ -10,6 +10,7 @@ from typing import Protocol
 from strata.core.errors import BadRequest, Denied, DeviceError, StrataError, Unavailable
 from strata.schedulers import abilities
 from strata.schedulers.jobs import MOST_PAST, Ability, JobSeen, Queue, Work
+from strata.schedulers.meanings import refused
 from strata.schedulers.members import members
 from strata.schedulers.runner import Runner
 
@@ -91,7 +92,7 @@ class ByCommands:
         try:
             said = await self._runner.run(*command, stdin=script, account=work.account)
         except DeviceError as error:
-            raise refusal(self._texts, command[0], error.reply) from None
+            raise refused(self._texts.NAME, command[0], error.reply, self._texts.is_away) from None
         return self._texts.submitted(said)
 
     async def jobs(self, ended_since: float) -> Sequence[JobSeen]:
@@ -152,13 +153,6 @@ def parts(ids: Sequence[str], job_id: Callable[[str], str]) -> Iterator[list[str
     """As many of them as go into one command. ``job_id``: refuses what is none."""
     for at in range(0, len(ids), AT_ONCE):
         yield [job_id(one) for one in ids[at : at + AT_ONCE]]
-
-
-def refusal(texts: Texts, command: str, said: str) -> StrataError:
-    """What is raised where the submitting command failed and said this."""
-    if texts.is_away(said):
-        return Unavailable(said, where=command, hint="whether the job was taken is not known: look at all jobs first")
-    return BadRequest(said or f"{texts.NAME} does not take it, and does not say why", where=command)
 
 
 def unchanged(texts: Judgement, error: DeviceError) -> StrataError:

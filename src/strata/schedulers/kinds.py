@@ -74,7 +74,11 @@ def open_reservations(kind: str, runner: Runner) -> Reservations:
         hint = f"it is one of {', '.join(RESERVATION_KINDS)}"
         raise BadRequest(f"{kind} has no reservations", where="target", hint=hint)
     texts = cast("ReservationTexts", importlib.import_module(RESERVATION_KINDS[kind]))
-    return Reservations(runner, texts, environments=kind == "gridengine")
+    if kind != "gridengine":
+        return Reservations(runner, texts)
+    from strata.schedulers.gridengine.jobs import environments
+
+    return Reservations(runner, texts, environments)
 
 
 def _adapter(kinds: Mapping[str, str], kind: str) -> Callable[..., object]:

@@ -6,7 +6,7 @@ operator of the scheduler; who may have one made is for whoever asks.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated, Literal, Protocol
 
 import msgspec
@@ -16,7 +16,7 @@ from strata.core.errors import BadRequest, DeviceError, NotFound
 from strata.core.texts import In
 from strata.schedulers.by_commands import Judgement, unchanged
 from strata.schedulers.dates import ZONE
-from strata.schedulers.gridengine.submission import ENVIRONMENTS, Environment, environment
+from strata.schedulers.gridengine.submission import Environment
 from strata.schedulers.jobs import Count
 from strata.schedulers.runner import Runner
 
@@ -83,17 +83,25 @@ class Texts(Judgement, Protocol):
 
 
 class Reservations:
-    """Of one cluster. ``environments``: whether it has parallel environments, by which slots are spread."""
+    """Of one cluster. ``environments``: asks for the parallel environments by which its slots are spread; None: there
+    are none."""
 
-    def __init__(self, runner: Runner, texts: Texts, *, environments: bool = False) -> None:
+    def __init__(
+        self,
+        runner: Runner,
+        texts: Texts,
+        environments: Callable[[Runner], Awaitable[Sequence[Environment]]] | None = None,
+    ) -> None:
         self._runner = runner
         self._texts = texts
-        self._spreads = environments
+        self._environments = environments
 
     async def reserve(self, spec: ReservationSpec) -> str:
         """Make one; its id. ``BadRequest`` with the scheduler's words where it does not."""
-        several = self._spreads and spec.nodes * spec.cores > 1
-        command = self._texts.reserve(spec, await self._environments() if several else ())
+        environments: Sequence[Environment] = ()
+        if self._environments is not None and spec.nodes * spec.cores > 1:
+            environments = await self._environments(self._runner)
+        command = self._texts.reserve(spec, environments)
         try:
             said = await self._runner.run(*command, env=ZONE)
         except DeviceError as error:
@@ -124,10 +132,6 @@ class Reservations:
             if self._texts.is_gone(error.reply):
                 return ""
             raise
-
-    async def _environments(self) -> Sequence[Environment]:
-        names = (await self._runner.run(*ENVIRONMENTS)).split()
-        return [environment(await self._runner.run("qconf", "-sp", name)) for name in names]
 
 
 def whole_minutes(spec: ReservationSpec) -> int:

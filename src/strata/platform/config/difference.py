@@ -7,6 +7,7 @@ goes back to what it is by itself; what it never said is left alone, and so is e
 from __future__ import annotations
 
 import asyncio
+import operator
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
@@ -15,6 +16,7 @@ import msgspec
 from strata.core.errors import BadRequest
 from strata.core.node import Node
 from strata.core.nodeset import expand, fold
+from strata.core.texts import wanted_values
 from strata.fleet.desires.documents import DesireDocument
 from strata.fleet.nodes.edits import checked_node
 from strata.fleet.nodes.interfaces import with_known_addresses
@@ -57,25 +59,53 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     """What is there because of the configuration, once it is applied."""
 
 
-class _Tally:
-    """Changes of nodes, those alike together."""
+class _Changes:
+    """What differs, as it is found, and how much does not."""
 
-    def __init__(self) -> None:
-        self.alike: dict[tuple[str, str], list[str]] = {}
+    def __init__(self, configuration: Configuration) -> None:
         self.same = 0
+        self._place = configuration.place
+        self._nodes: dict[tuple[Action, str], list[str]] = {}
+        """Those alike together."""
+        self._others: list[ConfigChange] = []
 
-    def note(self, name: str, action: str, detail: str = "") -> None:
-        self.alike.setdefault((action, detail), []).append(name)
+    def note_node(self, name: str, action: Action, detail: str = "") -> None:
+        self._nodes.setdefault((action, detail), []).append(name)
 
-    def changes(self) -> Iterable[ConfigChange]:
-        for (action, detail), names in self.alike.items():
-            yield ConfigChange(
-                kind="node",
-                name=fold(names),
-                action=action,  # type: ignore[arg-type]
-                count=len(names),
-                detail=detail,
-            )
+    def note(self, kind: Kind, name: str, action: Action, detail: str = "") -> None:
+        place = "" if action == "removed" else self._place(kind, name)
+        self._others.append(ConfigChange(kind=kind, name=name, action=action, detail=detail, place=place))
+
+    def edits(
+        self,
+        kind: Kind,
+        there: Mapping[str, _S],
+        wanted: Mapping[str, _S],
+        before: Iterable[str],
+        words: Callable[[_S], str],
+        alike: Callable[[_S, _S], bool] = operator.eq,
+    ) -> dict[str, _S | None]:
+        """Documents that are others than those there, or are gone. ``before``: those that came from the
+        configuration."""
+        edits: dict[str, _S | None] = {}
+        for name, one in wanted.items():
+            if name in there and alike(there[name], one):
+                self.same += 1
+                continue
+            edits[name] = one
+            self.note(kind, name, "changed" if name in there else "created", words(one))
+        for name in before:
+            if name not in wanted and name in there:
+                edits[name] = None
+                self.note(kind, name, "removed")
+        return edits
+
+    def all(self) -> tuple[ConfigChange, ...]:
+        nodes = (
+            ConfigChange(kind="node", name=fold(names), action=action, count=len(names), detail=detail)
+            for (action, detail), names in self._nodes.items()
+        )
+        return (*nodes, *self._others)
 
 
 async def difference(
@@ -90,52 +120,38 @@ async def difference(
     """How ``registry``, ``personalities``, ``overlays`` and what rooms have ``kept`` differ from the configuration,
     given what was applied before it."""
     seen = registry.revision
-    tally = _Tally()
+    changes = _Changes(configuration)
     before = {name: fields.split(",") for fields, names in applied.nodes.items() for name in expand(names)}
     nodes: list[Node] = []
     for at, entry in enumerate(configuration.nodes):
         if at % _AT_A_TIME == 0:
             await asyncio.sleep(0)
-        if (node := _node(registry, entry, before.get(entry.name, ()), tally)) is not None:
+        if (node := _node(registry, entry, before.get(entry.name, ()), changes)) is not None:
             nodes.append(node)
     named = {entry.name for entry in configuration.nodes}
     gone = [name for name in before if name not in named and registry.find(name) >= 0]
     for name in gone:
-        tally.note(name, "removed")
-    changes = list(tally.changes())
-    same = tally.same
-    groups, found, alike = _groups(registry, configuration, applied, frozenset(gone))
-    changes += found
-    same += alike
-    documents, found, alike = _documents(registry, configuration, applied, author)
-    changes += found
-    same += alike
-    run, found, alike = _edits(
+        changes.note_node(name, "removed")
+    groups = _groups(registry, configuration, applied, frozenset(gone), changes)
+    documents = _documents(registry, configuration, applied, author, changes)
+    run = changes.edits(
         "personality",
         personalities,
         {one.name: one for one in configuration.personalities},
         applied.personalities,
-        configuration,
         lambda one: ", ".join(f"{member.name}={member.release}" for member in one.members),
     )
-    changes += found
-    same += alike
-    found, alike = _overlays(overlays, configuration)
-    changes += found
-    same += alike
-    others: dict[KeptKind, Mapping[str, Named | None]] = {}
-    for kind, wanted in configuration.kept.items():
-        others[kind], found, alike = _edits(
-            kind, kept.get(kind, {}), wanted, applied.kept.get(kind, ()), configuration, KEPT[kind].words
-        )
-        changes += found
-        same += alike
+    _note_overlays(overlays, configuration, changes)
+    others = {
+        kind: changes.edits(kind, kept.get(kind, {}), wanted, applied.kept.get(kind, ()), KEPT[kind].words)
+        for kind, wanted in configuration.kept.items()
+    }
     return Difference(
         edit=WholeEdit(seen=seen, nodes=nodes, no_nodes=gone, groups=groups, documents=documents),
         personalities=run,
         kept=others,
-        changes=tuple(changes),
-        unchanged=same,
+        changes=changes.all(),
+        unchanged=changes.same,
         applied=came_from(configuration),
     )
 
@@ -180,13 +196,13 @@ def both(one: Applied, other: Applied) -> Applied:
     )
 
 
-def _node(registry: Registry, entry: NodeEntry, before: Iterable[str], tally: _Tally) -> Node | None:
+def _node(registry: Registry, entry: NodeEntry, before: Iterable[str], changes: _Changes) -> Node | None:
     """The node as it should be; None: it is so already."""
     index = registry.find(entry.name)
     there = registry.roster.nodes[index] if index >= 0 else None
     said = entry.said
     if there is not None and _is_so(there, entry, said, before):
-        tally.same += 1
+        changes.same += 1
         return None
     fields = {} if there is None else {name: getattr(there, name) for name in _OWN}
     fields.update({name: _OWN[name] for name in before if name in _OWN and name not in said})
@@ -194,14 +210,14 @@ def _node(registry: Registry, entry: NodeEntry, before: Iterable[str], tally: _T
     fields["labels"] = {key: value for key, value in fields.get("labels", {}).items() if value is not None}
     wanted = checked_node(NodeSpec(name=entry.name, **fields))
     if there is None:
-        tally.note(entry.name, "created")
+        changes.note_node(entry.name, "created")
         return wanted
     known = with_known_addresses(wanted.interfaces, there.interfaces)
     wanted = msgspec.structs.replace(wanted, uid=there.uid, interfaces=known)
     if wanted == there:
-        tally.same += 1
+        changes.same += 1
         return None
-    tally.note(entry.name, "changed", _words(there, wanted))
+    changes.note_node(entry.name, "changed", _words(there, wanted))
     return wanted
 
 
@@ -245,8 +261,8 @@ def _words(old: Node, new: Node) -> str:
 
 
 def _groups(
-    registry: Registry, configuration: Configuration, applied: Applied, gone: frozenset[str]
-) -> tuple[dict[str, GroupMembers | None], list[ConfigChange], int]:
+    registry: Registry, configuration: Configuration, applied: Applied, gone: frozenset[str], changes: _Changes
+) -> dict[str, GroupMembers | None]:
     wanted = {group.name: group for group in configuration.groups}
     after = frozenset(entry.name for entry in configuration.nodes) | (frozenset(registry.names) - gone) - {""}
     try:
@@ -255,13 +271,11 @@ def _groups(
         name = error.where.removeprefix("group ")
         raise BadRequest(error.detail, where=configuration.place("group", name), hint=error.hint) from None
     edits: dict[str, GroupMembers | None] = {}
-    changes, same = [], 0
     for name, group in wanted.items():
-        place = configuration.place("group", name)
         if missing := members[name] - after:
             raise BadRequest(
                 f"there is no node {fold(missing)[:200]}",
-                where=f"{place}: group {name}",
+                where=f"{configuration.place('group', name)}: group {name}",
                 hint="describe the node in the repository, add it, or leave it out",
             )
         there = registry.groups.get(name)
@@ -271,114 +285,47 @@ def _groups(
             else frozenset()
         )
         if there is not None and now == members[name] and there.description == group.description:
-            same += 1
+            changes.same += 1
             continue
         edits[name] = GroupMembers(members=members[name], description=group.description)
         more, fewer = members[name] - now, now - members[name]
         words = [f"+{fold(more)[:200]}" if more else "", f"-{fold(fewer)[:200]}" if fewer else ""]
-        changes.append(
-            ConfigChange(
-                kind="group",
-                name=name,
-                action="changed" if there is not None else "created",
-                detail=" ".join(word for word in words if word) or "description",
-                place=place,
-            )
-        )
+        action: Action = "changed" if there is not None else "created"
+        changes.note("group", name, action, " ".join(word for word in words if word) or "description")
     for name in applied.groups:
         if name not in wanted and name in registry.groups:
             edits[name] = None
-            changes.append(ConfigChange(kind="group", name=name, action="removed"))
-    return edits, changes, same
+            changes.note("group", name, "removed")
+    return edits
 
 
 def _documents(
-    registry: Registry, configuration: Configuration, applied: Applied, author: str
-) -> tuple[dict[str, DesireDocument | None], list[ConfigChange], int]:
-    edits: dict[str, DesireDocument | None] = {}
-    changes, same = [], 0
-    standing = registry.desires.documents
-    wanted = {desire.name: desire for desire in configuration.desires}
-    for name, desire in wanted.items():
-        values = {
-            variable: tuple(sorted({given} if isinstance(given, str) else set(given)))
-            for variable, given in desire.set.items()
-        }
-        document = DesireDocument(name=name, select=desire.select, set=values, priority=desire.priority, author=author)
-        old = standing[name].document if name in standing else None
-        if old is not None and old.same_as(document):
-            same += 1
-            continue
-        edits[name] = document
-        words = ", ".join(f"{variable}={'|'.join(given)}" for variable, given in values.items())
-        changes.append(
-            ConfigChange(
-                kind="desire",
-                name=name,
-                action="created" if old is None else "changed",
-                detail=f"{desire.select[:200]}: {words}",
-                place=configuration.place("desire", name),
-            )
+    registry: Registry, configuration: Configuration, applied: Applied, author: str, changes: _Changes
+) -> dict[str, DesireDocument | None]:
+    there = {name: standing.document for name, standing in registry.desires.documents.items()}
+    wanted = {}
+    for desire in configuration.desires:
+        values = {variable: tuple(sorted(set(wanted_values(given)))) for variable, given in desire.set.items()}
+        wanted[desire.name] = DesireDocument(
+            name=desire.name, select=desire.select, set=values, priority=desire.priority, author=author
         )
-    for name in applied.desires:
-        if name not in wanted and name in standing:
-            edits[name] = None
-            changes.append(ConfigChange(kind="desire", name=name, action="removed"))
-    return edits, changes, same
+    return changes.edits("desire", there, wanted, applied.desires, _desire_words, DesireDocument.same_as)
 
 
-def _edits(
-    kind: Kind,
-    there: Mapping[str, _S],
-    wanted: Mapping[str, _S],
-    before: Iterable[str],
-    configuration: Configuration,
-    words: Callable[[_S], str],
-) -> tuple[dict[str, _S | None], list[ConfigChange], int]:
-    """Documents that are others than those there, or are gone. ``before``: those that came from the configuration."""
-    edits: dict[str, _S | None] = {}
-    changes, same = [], 0
-    for name, one in wanted.items():
-        if there.get(name) == one:
-            same += 1
-            continue
-        edits[name] = one
-        changes.append(
-            ConfigChange(
-                kind=kind,
-                name=name,
-                action="changed" if name in there else "created",
-                detail=words(one),
-                place=configuration.place(kind, name),
-            )
-        )
-    for name in before:
-        if name not in wanted and name in there:
-            edits[name] = None
-            changes.append(ConfigChange(kind=kind, name=name, action="removed"))
-    return edits, changes, same
+def _desire_words(one: DesireDocument) -> str:
+    said = ", ".join(f"{variable}={'|'.join(given)}" for variable, given in one.set.items())
+    return f"{one.select[:200]}: {said}"
 
 
-def _overlays(there: Overlays, configuration: Configuration) -> tuple[list[ConfigChange], int]:
+def _note_overlays(there: Overlays, configuration: Configuration, changes: _Changes) -> None:
     """What is said of overlays anew: they are kept all together, so that there is nothing to write for each."""
     before, after = _by_name(there), _by_name(configuration.overlays)
-    changes, same = [], 0
     for name in sorted({*before, *after}):
         if name in before and name in after and revision_of(before[name]) == revision_of(after[name]):
-            same += 1
+            changes.same += 1
             continue
         action: Action = "removed" if name not in after else "changed" if name in before else "created"
-        select = (after.get(name) or before[name])[-1].select
-        changes.append(
-            ConfigChange(
-                kind="overlay",
-                name=name,
-                action=action,
-                detail=select[:200],
-                place=configuration.place("overlay", name) if name in after else "",
-            )
-        )
-    return changes, same
+        changes.note("overlay", name, action, (after.get(name) or before[name])[-1].select[:200])
 
 
 def _by_name(overlays: Overlays) -> dict[str, Overlays]:

@@ -29,7 +29,6 @@ from strata.fleet.nodes.records import NodeSpec
 from strata.fleet.selectors.language import parse
 from strata.platform.config.documents import (
     DefaultsDocument,
-    DesireDocument,
     GroupDocument,
     NodeDocument,
     NodesDocument,
@@ -90,11 +89,7 @@ class Repository:
         self._of_groups: dict[str, list[_Said]] = {}
         self._of_node: dict[str, list[_Said]] = {}
         self._named: dict[str, dict[str, list[tuple[int, Document, Any]]]] = {
-            "group": {},
-            "desire": {},
-            "personality": {},
-            "overlay": {},
-            **{kind: {} for kind in KEPT},
+            kind: {} for kind in ("group", "desire", "personality", "overlay", *KEPT)
         }
         self._files = files
         for rank, paths in enumerate(layers):
@@ -249,58 +244,29 @@ class Repository:
 
     def _groups(self) -> dict[str, GroupEntry]:
         found = {}
-        for name, said in sorted(self._named["group"].items()):
-            merged: dict[str, Any] = {}
-            for _, _, document in said:
-                assert isinstance(document, GroupDocument)
-                if document.absent:
-                    merged = {"absent": True}
-                    continue
-                merged.pop("absent", None)
-                if not isinstance(document.members, UnsetType):
-                    given = document.members
-                    merged["members"] = given if isinstance(given, str) else ",".join(given)
-                if not isinstance(document.description, UnsetType):
-                    merged["description"] = document.description
-            if not merged.pop("absent", False):
-                found[name] = GroupEntry(name=name, **merged)
+        for name, (_, fields, _) in self._left("group").items():
+            members = fields.get("members", "")
+            found[name] = GroupEntry(
+                name=name,
+                members=members if isinstance(members, str) else ",".join(members),
+                description=fields.get("description", ""),
+            )
         return found
 
     def _desires(self, revision: str) -> list[DocumentSpec]:
         """``revision``: what ``config: current`` stands for."""
         found = []
-        for name, said in sorted(self._named["desire"].items()):
-            select, gone, rank = "", False, 0
-            priority: int | None = None
-            wanted: dict[str, tuple[str, ...]] = {}
-            for rank, _, document in said:  # noqa: B007 - that of the last one is asked for below
-                assert isinstance(document, DesireDocument)
-                if document.absent:
-                    select, priority, wanted, gone = "", None, {}, True
-                    continue
-                gone = False
-                if not isinstance(document.select, UnsetType):
-                    select = document.select
-                if not isinstance(document.set, UnsetType):
-                    wanted = {**wanted, **{key: wanted_values(value) for key, value in document.set.items()}}
-                if not isinstance(document.priority, UnsetType):
-                    priority = document.priority
-            if gone:
-                continue
+        for name, (rank, fields, document) in self._left("desire").items():
+            place = document.place("name")
+            wanted = {variable: wanted_values(value) for variable, value in fields.get("set", {}).items()}
             if VARIABLE in wanted:
                 wanted[VARIABLE] = tuple(revision if word == CURRENT else word for word in wanted[VARIABLE])
-            place = said[-1][1].place("name")
+            select = fields.get("select", "")
             if not select or not wanted:
                 missing = "what is wanted: set" if select else "whom it is about: select ('*' is every node)"
                 raise BadRequest(f"desire {name} does not say {missing}", where=place)
-            found.append(
-                DocumentSpec(
-                    name=name,
-                    select=select,
-                    set=wanted,
-                    priority=_priority(select, rank, place) if priority is None else priority,
-                )
-            )
+            priority = fields["priority"] if "priority" in fields else _priority(select, rank, place)
+            found.append(DocumentSpec(name=name, select=select, set=wanted, priority=priority))
         return found
 
     def _overlays(self) -> tuple[Overlay, ...]:
@@ -377,8 +343,9 @@ class Repository:
                     raise BadRequest(in_words(str(error)), where=place) from None
 
     def _left(self, kind: str) -> dict[str, tuple[int, dict[str, Any], Document]]:
-        """What the layers leave of each document of a kind, field by field, the later over the earlier: name → the rank
-        of the last that says something, the fields, and that document."""
+        """What the layers leave of each document of a kind, field by field, the later over the earlier (of what is
+        wanted, ``set``, variable by variable): name → the rank of the last that says something, the fields, and that
+        document."""
         found = {}
         for name, said in sorted(self._named[kind].items()):
             merged: dict[str, Any] = {}
@@ -389,7 +356,7 @@ class Repository:
                     merged = {}
                 for field in document.__struct_fields__:
                     if field not in ("kind", "name", "absent") and (value := getattr(document, field)) is not UNSET:
-                        merged[field] = value
+                        merged[field] = {**merged.get(field, {}), **value} if field == "set" else value
             if not gone:
                 found[name] = rank, merged, said[-1][1]
         return found

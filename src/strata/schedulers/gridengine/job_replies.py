@@ -13,8 +13,10 @@ from xml.etree import ElementTree
 
 from strata.core.errors import DeviceError
 from strata.schedulers.dates import seconds
+from strata.schedulers.gridengine.replies import tree
 from strata.schedulers.gridengine.submission import KEY
 from strata.schedulers.jobs import JobSeen, Outcome, State
+from strata.schedulers.meanings import key_in
 
 JOBS = ("qstat", "-xml", "-g", "d", "-u", "*", "-s", "prs")
 """Asks for all jobs that have not ended: each task of an array by itself."""
@@ -54,7 +56,7 @@ def past(began: float) -> tuple[str, ...]:
 
 def jobs(said: str, details: Mapping[str, Detail]) -> list[JobSeen]:
     """From the answer to ``JOBS``. ``details``: by the number of the job."""
-    return [_job(element, details) for element in _tree(said, "qstat").iter("job_list")]
+    return [_job(element, details) for element in tree("qstat", said).iter("job_list")]
 
 
 def _job(element: ElementTree.Element, details: Mapping[str, Detail]) -> JobSeen:
@@ -104,10 +106,10 @@ def _state(letters: str, detail: Detail) -> State:
 
 def details(said: str) -> dict[str, Detail]:
     """By number, from the answer to ``details_of``. Jobs that have ended since are not among them."""
-    tree = _tree(said, "qstat -j")
-    reasons = _reasons(tree)
+    whole = tree("qstat -j", said)
+    reasons = _reasons(whole)
     found = {}
-    for element in tree.findall("./djob_info/element"):
+    for element in whole.findall("./djob_info/element"):
         number = _text(element, "JB_job_number")
         account = _text(element, "JB_account")
         told = _text(element, "JB_submission_time")
@@ -115,7 +117,7 @@ def details(said: str) -> dict[str, Detail]:
         submitted = float(told) / (1000 if len(told) > 10 else 1) if told.isdigit() else None
         errors = [one.text or "" for one in element.iter("QIM_message")]
         found[number] = Detail(
-            account.removeprefix(KEY) if account.startswith(KEY) else "",
+            key_in(account, KEY),
             submitted,
             element.find("JB_jid_predecessor_list") is not None,
             "; ".join(errors[:_MOST_REASONS]) or reasons.get(number, reasons[""]),
@@ -123,15 +125,15 @@ def details(said: str) -> dict[str, Detail]:
     return found
 
 
-def _reasons(tree: ElementTree.Element) -> dict[str, str]:
+def _reasons(whole: ElementTree.Element) -> dict[str, str]:
     """Why jobs wait, by number; under no number what concerns all."""
     found = {}
-    for message in tree.iter("SME_message_list"):
+    for message in whole.iter("SME_message_list"):
         for element in message.findall("element"):
             found.update({one.text or "": _text(element, "MES_message") for one in element.iter("ULNG_value")})
     everybody = [
         _text(element, "MES_message")
-        for all_ in tree.iter("SME_global_message_list")
+        for all_ in whole.iter("SME_global_message_list")
         for element in all_.findall("element")
     ]
     return {"": "; ".join(one for one in everybody[:_MOST_REASONS] if one != _NOTHING) or _NOT_YET, **found}
@@ -149,7 +151,7 @@ def ended(said: str) -> Iterator[JobSeen]:
 
 def _ended(told: Mapping[str, str], number: str) -> JobSeen:
     task, account = told.get("taskid", ""), told.get("account", "")
-    key = account.removeprefix(KEY) if account.startswith(KEY) else ""
+    key = key_in(account, KEY)
     failed, _, why = told.get("failed", "").partition(" ")
     words = why.strip(" :")
     code = told.get("exit_status", "").partition(" ")[0]
@@ -205,13 +207,6 @@ def _index(task: str, key: str) -> int | None:
 
 def _text(element: ElementTree.Element, tag: str) -> str:
     return (element.findtext(tag) or "").strip()
-
-
-def _tree(said: str, command: str) -> ElementTree.Element:
-    try:
-        return ElementTree.fromstring(said)
-    except ElementTree.ParseError as error:
-        raise DeviceError(f"not XML: {error}", node=command, reply=said[-200:]) from None
 
 
 def _iso(told: str) -> float | None:

@@ -54,7 +54,7 @@ class GridEngineJobs:
     async def submit(self, work: Work) -> str:
         """By ``qsub``; with the parallel environment that spreads its slots as it asks."""
         several = work.resources.nodes > 1 or work.resources.tasks * work.resources.cores > 1
-        command, script = submission.build(work, await self._environments() if several else [])
+        command, script = submission.build(work, await environments(self._runner) if several else [])
         try:
             said = await self._runner.run(*command, stdin=script, account=work.account)
         except DeviceError as error:
@@ -172,7 +172,7 @@ class GridEngineJobs:
 
     async def expected(self, work: Work) -> float | None:
         """Grid Engine cannot tell."""
-        submission.build(work, await self._environments())
+        submission.build(work, await environments(self._runner))
         return None
 
     async def _access_lists(self, told: Sequence[Mapping[str, str]]) -> Mapping[str, frozenset[str]]:
@@ -189,15 +189,6 @@ class GridEngineJobs:
             for name, entries in lists.items()
         }
 
-    async def _environments(self) -> list[submission.Environment]:
-        try:
-            names = (await self._runner.run(*submission.ENVIRONMENTS)).split()
-        except DeviceError as error:
-            if "no parallel environment" in error.reply:
-                return []
-            raise
-        return [submission.environment(await self._runner.run("qconf", "-sp", name)) for name in names]
-
     async def _change(self, *command: str, account: str, gone: bool = False) -> None:
         ended = await self._runner.finish(*command, account=account)
         if ended.status == 0:
@@ -207,6 +198,17 @@ class GridEngineJobs:
         wrong = [line for line in said.splitlines() if not (_is_changed(line) or (gone and submission.is_gone(line)))]
         if wrong:
             raise unchanged(submission, DeviceError(told := " ".join(wrong)[:300], node=command[0], reply=told))
+
+
+async def environments(runner: Runner) -> list[submission.Environment]:
+    """All parallel environments."""
+    try:
+        names = (await runner.run(*submission.ENVIRONMENTS)).split()
+    except DeviceError as error:
+        if "no parallel environment" in error.reply:
+            return []
+        raise
+    return [submission.environment(await runner.run("qconf", "-sp", name)) for name in names]
 
 
 def _is_changed(line: str) -> bool:

@@ -7,9 +7,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from xml.etree import ElementTree
 
-from strata.core.errors import DeviceError
 from strata.schedulers.dates import duration
+from strata.schedulers.gridengine.replies import tree
 from strata.schedulers.jobs import JobSeen, Queue
+from strata.schedulers.meanings import mebibytes
 
 NAMES = ("qconf", "-sql")
 """Asks for the names of all queues."""
@@ -18,8 +19,6 @@ HOSTS = ("qhost", "-q", "-F", "gpu", "-xml")
 
 _NONE = ("NONE", "none", "")
 _CLOSED = frozenset("dDsSCuEoc")
-_SIZE = re.compile(r"(?P<number>[0-9.]+)(?P<unit>[KMGT]?)\Z")
-_UNITS = {"": 2**-20, "K": 2**-10, "M": 1, "G": 2**10, "T": 2**20}
 
 
 def settings_of(names: Sequence[str]) -> tuple[str, ...]:
@@ -67,12 +66,8 @@ def queues(
 ) -> list[Queue]:
     """From the answers. ``lists``: access list → accounts in it, groups resolved."""
     waits = Counter(job.queue for job in seen if job.state == "waiting")
-    try:
-        tree = ElementTree.fromstring(hosts)
-    except ElementTree.ParseError as error:
-        raise DeviceError(f"not XML: {error}", node="qhost", reply=hosts[-200:]) from None
     instances: dict[str, list[_Instance]] = {}
-    for host in tree.iter("host"):
+    for host in tree("qhost", hosts).iter("host"):
         for queue in host.iter("queue"):
             instances.setdefault(queue.get("name", ""), []).append(_Instance(host, queue))
     return [_queue(one, instances.get(one["qname"], []), lists, waits[one["qname"]] + waits[""]) for one in told]
@@ -87,7 +82,7 @@ class _Instance:
         says = {value.get("name", ""): (value.text or "").strip() for value in queue.iter("queuevalue")}
         self.open = not set(says.get("state_string", "?")) & _CLOSED
         self.cores = int(has["num_proc"]) if has.get("num_proc", "").isdigit() else None
-        self.memory = _mebibytes(has.get("mem_total", ""))
+        self.memory = mebibytes(has.get("mem_total", ""))
         self.gpus = int(float(has["gpu"])) if re.fullmatch(r"[0-9.]+", has.get("gpu", "")) else 0
         slots, used = says.get("slots", ""), says.get("slots_used", "")
         self.slots = int(slots) if slots.isdigit() else 0
@@ -130,8 +125,3 @@ def _names(value: str) -> frozenset[str]:
 
 def _accounts(value: str, lists: Mapping[str, Iterable[str]]) -> frozenset[str]:
     return frozenset(account for name in _names(value) for account in lists.get(name, ()))
-
-
-def _mebibytes(value: str) -> int | None:
-    found = _SIZE.match(value)
-    return int(float(found["number"]) * _UNITS[found["unit"]]) if found else None

@@ -40,11 +40,16 @@ class Host(NamedTuple):
 
 def hosts(said: str) -> dict[str, Host]:
     """Hosts by name, from the answer to ``HOSTS``."""
+    hosts = tree("qhost", said).iter("host")
+    return {host.get("name", ""): _host(host) for host in hosts if host.get("name") != "global"}
+
+
+def tree(command: str, said: str) -> ElementTree.Element:
+    """The XML that ``command`` has printed."""
     try:
-        tree = ElementTree.fromstring(said)
+        return ElementTree.fromstring(said)
     except ElementTree.ParseError as error:
-        raise DeviceError(f"not XML: {error}", node="qhost", reply=said[-200:]) from None
-    return {host.get("name", ""): _host(host) for host in tree.iter("host") if host.get("name") != "global"}
+        raise DeviceError(f"not XML: {error}", node=command, reply=said[-200:]) from None
 
 
 def _host(host: ElementTree.Element) -> Host:

@@ -7,8 +7,8 @@ import time
 from collections.abc import Sequence
 from xml.etree import ElementTree
 
-from strata.core.errors import DeviceError
 from strata.schedulers.dates import seconds
+from strata.schedulers.gridengine.replies import tree
 from strata.schedulers.gridengine.submission import Environment, is_away, is_denied, slots_of
 from strata.schedulers.meanings import given, says
 from strata.schedulers.reservations import Reservation, ReservationSpec, State, identifier
@@ -60,9 +60,4 @@ def remove(ident: str) -> tuple[str, ...]:
 
 
 def _read(said: str) -> list[ElementTree.Element]:
-    if not said.strip():
-        return []
-    try:
-        return list(ElementTree.fromstring(said).iter("ar_summary"))
-    except ElementTree.ParseError as error:
-        raise DeviceError(f"not XML: {error}", node="qrstat", reply=said[-200:]) from None
+    return list(tree("qrstat", said).iter("ar_summary")) if said.strip() else []

@@ -11,10 +11,10 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from strata.core.errors import BadRequest, DeviceError, StrataError, Unavailable
+from strata.core.errors import BadRequest, DeviceError, StrataError
 from strata.schedulers.abilities import check
 from strata.schedulers.jobs import Ability, Work
-from strata.schedulers.meanings import ids, says
+from strata.schedulers.meanings import ids, refused, says
 from strata.schedulers.options import check_key, check_single, fitting_name, plain
 from strata.schedulers.scripts import redirected, whole
 
@@ -154,6 +154,4 @@ def submitted(said: str) -> str:
 def refusal(said: str) -> StrataError:
     """What is raised where ``qsub`` failed and said this."""
     words = said.replace("Unable to run job: ", "").removesuffix("Exiting.").strip()
-    if is_away(words):
-        return Unavailable(words, where="qsub", hint="whether the job was taken is not known: look at all jobs first")
-    return BadRequest(words or "Grid Engine does not take it, and does not say why", where="qsub")
+    return refused("Grid Engine", "qsub", words, is_away)

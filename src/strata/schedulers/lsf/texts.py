@@ -10,7 +10,7 @@ from typing import Any
 from strata.core.errors import BadRequest, DeviceError
 from strata.schedulers.dates import LONG, ZONE, seconds, this_year
 from strata.schedulers.jobs import Ability, After, JobSeen, Outcome, Queue, State, Work
-from strata.schedulers.meanings import given, ids, read_reply, says
+from strata.schedulers.meanings import given, ids, key_in, read_reply, says
 from strata.schedulers.options import check_key, check_single, fitting_name, plain
 from strata.schedulers.scripts import redirected, whole
 
@@ -143,8 +143,7 @@ def jobs(replies: Sequence[str]) -> list[JobSeen]:
 def _job(record: Mapping[str, Any]) -> JobSeen:
     told = {str(name): str(value).strip() for name, value in record.items()}
     number, task, word = told.get("JOBID", ""), told.get("JOBINDEX", ""), told.get("STAT", "")
-    described = told.get("JOB_DESCRIPTION", "")
-    key = described.removeprefix(KEY) if described.startswith(KEY) else ""
+    key = key_in(told.get("JOB_DESCRIPTION", ""), KEY)
     array = task.isdigit() and task != "0"
     outcome, status, signal, why = _end(told) if word in ("DONE", "EXIT") else (None, None, None, "")
     state: State = "ended" if word in ("DONE", "EXIT") else _STATES.get(word, "unknown")

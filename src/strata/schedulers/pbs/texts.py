@@ -12,7 +12,7 @@ from typing import Any
 from strata.core.errors import BadRequest, DeviceError
 from strata.schedulers.dates import ZONE, duration, seconds
 from strata.schedulers.jobs import Ability, After, JobSeen, Outcome, Queue, State, Work
-from strata.schedulers.meanings import ids, read_reply, says
+from strata.schedulers.meanings import ids, mebibytes, read_reply, says
 from strata.schedulers.options import check_key, check_single, fitting_name, plain
 from strata.schedulers.scripts import redirected, whole
 
@@ -63,8 +63,6 @@ _LIMITS: dict[int, tuple[Outcome, str]] = {
 }
 """Exit status → which limit it came to (OpenPBS, JOB_EXEC_KILL_*)."""
 _CLOSED = ("down", "offline", "unknown", "stale", "provisioning", "maintenance", "unresolvable", "resv-exclusive")
-_SIZE = re.compile(r"(?P<number>[0-9]+)(?P<unit>[kmgt]?)b?\Z", re.IGNORECASE)
-_UNITS = {"": 2**-20, "k": 2**-10, "m": 1, "g": 2**10, "t": 2**20}
 
 
 def build(work: Work) -> tuple[tuple[str, ...], str]:
@@ -248,7 +246,7 @@ def _queue(
         most_time=duration(str(most.get("walltime", ""))),
         most_nodes=int(most["nodect"]) if str(most.get("nodect", "")).isdigit() else None,
         node_cores=max((int(one["ncpus"]) for one in has if str(one.get("ncpus", "")).isdigit()), default=None),
-        node_memory=max((size for one in has if (size := _size(one)) is not None), default=None),
+        node_memory=max(filter(None, (mebibytes(str(one.get("mem", ""))) for one in has)), default=None),
         accelerators={"": gpus} if gpus else {},
         free_nodes=sum(node.get("state") == "free" for node in nodes),
         nodes=sum(not any(word in str(node.get("state", "")) for word in _CLOSED) for node in nodes),
@@ -264,11 +262,6 @@ def _acl(told: Mapping[str, Any], what: str) -> list[str] | None:
         return None
     named = str(told.get(f"acl_{what}s", "")).split(",")
     return [name for name in named if name and not name.startswith("-")]
-
-
-def _size(has: Mapping[str, Any]) -> int | None:
-    found = _SIZE.match(str(has.get("mem", "")))
-    return int(int(found["number"]) * _UNITS[found["unit"].lower()]) if found else None
 
 
 def _read(said: str, what: str) -> dict[str, dict[str, Any]]:

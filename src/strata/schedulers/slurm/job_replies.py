@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from strata.core.errors import DeviceError
 from strata.schedulers.jobs import JobSeen, Outcome, State
+from strata.schedulers.meanings import key_in
 from strata.schedulers.slurm import reasons
 from strata.schedulers.slurm.replies import names
 from strata.schedulers.slurm.submission import KEY
@@ -163,7 +164,7 @@ def _job(fields: list[str]) -> JobSeen:
     told = outcome not in (None, "done") or waits
     return JobSeen(
         id=one if task.isdigit() else whole,
-        key=comment.removeprefix(KEY) if comment.startswith(KEY) else "",
+        key=key_in(comment, KEY),
         account=account,
         index=int(task) if task.isdigit() else None,
         state=state,

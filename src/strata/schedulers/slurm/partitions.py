@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from strata.core.errors import DeviceError
+from strata.schedulers.dates import duration
 from strata.schedulers.jobs import Queue
 
 PARTITIONS = ("scontrol", "--all", "--oneliner", "show", "partition")
@@ -98,11 +99,6 @@ def _count(told: str) -> int | None:
 
 def _seconds(told: str) -> int | None:
     """``1-12:00:00``, ``30:00`` or ``UNLIMITED``."""
-    days, dash, rest = told.rpartition("-")
-    parts = rest.split(":")
-    if not all(part.isdigit() for part in (*parts, *([days] if dash else []))):
-        return None
-    seconds = 0
-    for part in parts:
-        seconds = seconds * 60 + int(part)
-    return int(days or 0) * 86_400 + seconds
+    days, _, rest = told.rpartition("-")
+    seconds = duration(rest)
+    return None if seconds is None else int(days or 0) * 86_400 + seconds

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 
-from strata.core.errors import BadRequest, DeviceError, StrataError, Unavailable
+from strata.core.errors import BadRequest, DeviceError, StrataError
 from strata.schedulers.jobs import Ability, After, Work
-from strata.schedulers.meanings import ids, says
+from strata.schedulers.meanings import ids, refused, says
 from strata.schedulers.options import check_long, plain
 from strata.schedulers.scripts import whole
 
@@ -132,10 +132,7 @@ def starts(said: str, now: float) -> float | None:
 
 def refusal(said: str) -> StrataError:
     """What is raised where ``sbatch`` failed and said this."""
-    words = said.replace("sbatch: error: ", "").replace("sbatch: ", "").strip()
-    if is_away(words):
-        return Unavailable(words, where="sbatch", hint="whether the job was taken is not known: look at all jobs first")
-    return BadRequest(words or "Slurm does not take it, and does not say why", where="sbatch")
+    return refused("Slurm", "sbatch", said.replace("sbatch: error: ", "").replace("sbatch: ", "").strip(), is_away)
 
 
 def is_denied(said: str) -> bool:
