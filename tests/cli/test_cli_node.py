@@ -166,7 +166,7 @@ def test_why_says_when(fleet: FakeServer, run: Run, following: dict[str, object]
         "next": following,
         "blocked_by": [],
     }
-    assert run("node", "why", "n[1-3]").lines == ["n[1-3] (3) are waiting: s", f"  next: {text}"]
+    assert run("node", "why", "n[1-3]").lines == ["each of n[1-3] (3) is waiting: s", f"  next: {text}"]
 
 
 def test_a_plan_lists_its_steps(fleet: FakeServer, run: Run) -> None:

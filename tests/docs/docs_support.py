@@ -3,9 +3,8 @@
 A block is fenced with ``console`` (lines that begin with ``$ `` are commands, the rest is what they print) or ``sh``
 (all lines are commands). Comments on the lines before it may say:
 
-- ``run by: tests/FILE.py::TEST, ...``, where these tests run the same commands: they must
-  exist, and take the commands from here (``taken_from_pages``) or have their words in them; or ``run by: make
-  test-deb``, which takes them from here too;
+- ``run by: tests/FILE.py::TEST``, where this test takes the commands from here (``taken_from_pages``) and runs them; or
+  ``run by: make TARGET`` (``TARGETS``), which does so, too;
 - ``exit: CODE`` of each command, if it is not 0;
 - ``only: CLUSTER`` where a page is for several kinds of clusters;
 - ``on: KIND``: what runs when it is run, where that is not what the rest of the page is run beside;
@@ -28,10 +27,6 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-import click
-
-from strata.cli.main import cli
-
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 PAGES = sorted([*DOCS.rglob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"])
@@ -41,10 +36,10 @@ CLUSTERS = ("virtual", "simulated")
 """What that page may be run on."""
 SIMULATED = "simulated"
 """What pages are run beside that do not say it."""
-TARGETS = ("make test-deb",)
+TARGETS = ("make test-deb", "make test-fresh")
 """They take what they run from the blocks that name them."""
 MARK = "@@@ "
-RUN = sorted(page for kind in ("how-to", "explanation") for page in (DOCS / kind).glob("*.md"))
+RUN = [*sorted(page for kind in ("how-to", "explanation") for page in (DOCS / kind).glob("*.md")), ROOT / "README.md"]
 """Pages whose commands are run, beside the tutorials."""
 
 _SAID = ("run by", "exit", "only", "on", "first", "here", "typed", "stopped", "seen", "as")
@@ -68,7 +63,7 @@ class Block(NamedTuple):
     line: int
     commands: tuple[Command, ...]
     run_by: str
-    """The test that runs it instead, ``FILE::NAME``; empty: none."""
+    """The test that runs it instead, ``FILE::NAME``, or the target of make; empty: none."""
     exit: int
     only: str
     """The kind of cluster that it is for; empty: any."""
@@ -234,77 +229,39 @@ def replaced(text: str, block: Block) -> str:
     return text
 
 
-def taken_from_pages(test: str) -> list[str]:
-    """The commands of all blocks that say ``run by:`` this test (``tests/FILE.py::TEST``), as they are run."""
-    found = (block for page in PAGES for block in blocks(page) if block.run_by == test)
-    return [as_run(command.text, block) for block in found for command in block.commands]
+def claimed(runner: str) -> list[Block]:
+    """All blocks that say ``run by:`` this, in the order of the pages."""
+    return [block for page in PAGES for block in blocks(page) if block.run_by == runner]
 
 
-def has_words(block: Block) -> list[str]:
-    """What is missing in the tests that run a block instead: one of them itself, or words of a command in them."""
+def taken_from_pages(runner: str) -> list[str]:
+    """The commands of all blocks that say ``run by:`` this (``tests/FILE.py::TEST``), as they are run."""
+    found = [as_run(command.text, block) for block in claimed(runner) for command in block.commands]
+    assert found, f"no page says 'run by: {runner}'"
+    return found
+
+
+def not_taken(block: Block) -> str:
+    """What is wrong with what a block says of who runs it; empty: that takes its commands from here."""
     if block.run_by in TARGETS:
-        return []
-    texts = {}
-    for named in block.run_by.split(", "):
-        path, _, name = named.partition("::")
-        if not (ROOT / path).is_file():
-            return [f"there is no {path}"]
-        functions = _functions(ROOT / path)
-        if name not in functions or not name.startswith("test_"):
-            return [f"{path} has no test {name}"]
-        if taken_from_pages.__name__ in functions[name] and named in functions[name]:
-            return []
-        # The test itself, and whatever it may use: what is no test in its file, and in those that help it.
-        helping = re.findall(r"^from support\.(\w+) import", (ROOT / path).read_text(encoding="utf-8"), re.MULTILINE)
-        for helper in helping:
-            functions |= _functions(ROOT / "tests" / "support" / f"{helper}.py")
-        own = [text for called, text in functions.items() if called == name or not called.startswith("test_")]
-        texts[name] = f" {' '.join(re.sub(_PUNCTUATION, ' ', ' '.join(own)).split())} "
-    return [
-        f"no {command.text!r} in {', '.join(texts)}"
-        for command in block.commands
-        if not any(
-            all(re.search(rf"(?<!\S){re.escape(words)}(?=[\s=])", text) for words in named_words(command.text))
-            for text in texts.values()
-        )
-    ]
+        return ""
+    path, _, name = block.run_by.partition("::")
+    if not (ROOT / path).is_file():
+        return f"there is no {path}"
+    nodes = list(ast.walk(ast.parse((ROOT / path).read_text(encoding="utf-8"))))
+    tests = {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+    if name not in tests or not name.startswith("test_"):
+        return f"{path} has no test {name}"
+    taken = {
+        argument.value
+        for node in nodes
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == taken_from_pages.__name__
+        for argument in node.args
+        if isinstance(argument, ast.Constant)
+    }
+    return "" if block.run_by in taken else f"{path} does not take what {name} runs from the pages"
 
 
-def _functions(file: Path) -> dict[str, str]:
-    """The functions of a file, in the words of its parser."""
-    tree = ast.walk(ast.parse(file.read_text(encoding="utf-8")))
-    return {node.name: ast.unparse(node) for node in tree if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
-
-
-def named_words(command: str) -> Iterator[str]:
-    """What makes a command what it is: the words of ``strata`` that lead to it, or the program; and its long options.
-
-    The form of the output, and where a shell is, make no difference.
-    """
-    bare = command.partition(" #")[0]
-    found = list(strata_words(bare))
-    for words in found:
-        at: click.Command | None = cli
-        path: list[str] = []
-        for word in words:
-            at = at.get_command(click.Context(at), word) if isinstance(at, click.Group) else None
-            if at is None:
-                break
-            path.append(word)
-        ours, _, theirs = (" ".join(words) + " ").partition(" -- ")
-        yield " ".join(path)
-        if path == ["virtual", "run"]:
-            yield f"virtual run -- {theirs.split()[0]}"
-        options = (word.partition("=")[0] for word in ours.split() if word.startswith("--"))
-        yield from (option for option in options if option not in ("--json", "--columns"))
-    if not found:
-        program, *rest = shlex.split(bare)
-        if program not in ("cd", "export"):
-            yield rest[0] if program == "capmc" else program
-        yield from (word.partition("=")[0] for word in rest if word.startswith("--"))
-
-
-_PUNCTUATION = r"""["',\[\]()]"""
 _INNER = r"\$\((?:[^()]|\([^()]*\))*\)"
 _REDIRECT = re.compile(r"\d?>&\d|\d?[<>]{1,2}\s*\S+")
 _KEYWORDS = ("until", "while", "do", "then", "if")

@@ -11,26 +11,29 @@ from pathlib import Path
 
 import click
 import pytest
-from docs_desk import Desk, sitting_at
+from docs_desk import Desk, Machine, Site, sitting_at
 from docs_support import (
+    CLUSTERS,
     DOCS,
     PAGES,
     ROOT,
     SIMULATED,
     TARGETS,
+    ZERO,
     Block,
     anchors,
     blocks,
-    has_words,
+    claimed,
     in_sentences,
     links,
+    not_taken,
     run_beside,
     run_on,
     strata_words,
     unlike,
 )
 
-from fresh.package import TARGET, shown
+from fresh import package, run
 from strata.cli.main import cli
 from support.terminal import picture, seen
 
@@ -40,6 +43,8 @@ TERMINAL = {
     "terminal-why": [["strata", "node", "why", "n00007"]],
 }
 """Picture → the commands that it shows."""
+DESKS = tuple(kind.service for kind in (Desk, Machine, Site))
+"""What pages are run beside, by the tests here and in ``test_docs_machines``."""
 
 
 def every_block() -> list[Block]:
@@ -119,27 +124,47 @@ def test_an_argument_that_a_command_does_not_take_is_noticed() -> None:
         accept(["status", "site.yaml"], "here")
 
 
-def test_every_block_that_another_test_runs_names_one_that_has_its_words() -> None:
-    instead = [block for block in every_block() if block.run_by]
-    assert [f"{block.place}: {missing}" for block in instead for missing in has_words(block)] == []
-    assert len(instead) > 5
+def test_every_block_is_run_by_the_pages_runner_or_by_a_test_that_takes_its_commands_from_the_page() -> None:
+    desks = [(page, kind) for kind in DESKS for page in run_beside(kind)]
+    here = {block.place for page, kind in desks for block in run_on(page, service=kind)}
+    here |= {block.place for cluster in CLUSTERS for block in run_on(ZERO, cluster, service=SIMULATED)}
+    elsewhere = {block.place: not_taken(block) for block in every_block() if block.run_by}
+    assert {block.place for block in every_block()} - {*here, *elsewhere} == set()
+    assert {place: wrong for place, wrong in elsewhere.items() if wrong} == {}
+    assert len(here) > 290 and len(elsewhere) > 30
 
 
-def test_a_test_that_does_not_run_what_a_page_says_is_noticed(tmp_path: Path) -> None:
+def test_commands_are_in_blocks_that_are_run_and_in_no_others() -> None:
+    """A prompt in a block of another kind is one that nobody would run."""
+    for page in PAGES:
+        kinds = re.findall(r"^```(\w*)\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+        strange = [
+            kind for kind, text in kinds if kind not in ("console", "sh") and re.search(r"^\$ ", text, re.MULTILINE)
+        ]
+        assert not strange and not {"bash", "shell"} & {kind for kind, _ in kinds}, page.name
+
+
+def test_a_block_that_nobody_runs_is_noticed(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
-    this = f"{Path(__file__).relative_to(ROOT)}::"
-    page.write_text(f"<!-- run by: {this}test_nothing -->\n```sh\nstrata status\n```\n", encoding="utf-8")
-    (block,) = blocks(page)
-    assert has_words(block) == [f"{this[:-2]} has no test test_nothing"] and run_on(page) == []
-    named = f"{this}{test_an_option_that_does_not_exist_is_noticed.__name__}"
-    page.write_text(f"<!-- run by: {named} -->\n```sh\nstrata node hold n1 --reason x\n```\n", encoding="utf-8")
-    (block,) = blocks(page)
-    assert has_words(block) == [f"no 'strata node hold n1 --reason x' in {named.partition('::')[2]}"]
+    this = str(Path(__file__).relative_to(ROOT))
+    known = test_an_option_that_does_not_exist_is_noticed.__name__
+    for named, wrong in (
+        ("tests/docs/test_nothing.py::test_nothing", "there is no tests/docs/test_nothing.py"),
+        (f"{this}::test_nothing", f"{this} has no test test_nothing"),
+        (f"{this}::{known}", f"{this} does not take what {known} runs from the pages"),
+        (f"{this}::{known}, {this}::{known}", f"{this} has no test {known}, {this}::{known}"),
+        ("make nothing", "there is no make nothing"),
+    ):
+        page.write_text(f"<!-- run by: {named} -->\n```sh\nstrata status\n```\n", encoding="utf-8")
+        (block,) = blocks(page)
+        assert not_taken(block) == wrong and run_on(page) == []
 
 
 def test_a_make_target_that_runs_blocks_runs_all_that_name_it() -> None:
-    named = [command.text for block in every_block() if block.run_by == TARGET for command in block.commands]
-    assert sorted("\n".join(shown()).splitlines()) == sorted(named) and TARGET in TARGETS
+    named = [command.text for block in claimed(package.TARGET) for command in block.commands]
+    assert sorted("\n".join(package.shown()).splitlines()) == sorted(named)
+    assert run.TARGETS == ("up", "down", "test")
+    assert {package.TARGET, run.TARGET} == set(TARGETS)
 
 
 def test_a_block_may_be_run_beside_something_else_than_its_page(tmp_path: Path) -> None:

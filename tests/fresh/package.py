@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from docs.docs_support import PAGES, blocks
+from docs.docs_support import claimed
 from fresh.machine import FreshMachine, Here, is_root
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -159,12 +159,7 @@ class Shown(NamedTuple):
 
 def shown() -> Shown:
     """Of the blocks that name this target: by what they begin with."""
-    named = [
-        [command.text for command in block.commands]
-        for page in PAGES
-        for block in blocks(page)
-        if block.run_by == TARGET
-    ]
+    named = [[command.text for command in block.commands] for block in claimed(TARGET)]
     beginnings = (*(f"apt-get install ./strata_{version}_" for version in VERSIONS), "systemctl ", "podman ")
     return Shown(
         *("\n".join(line for lines in named if lines[0].startswith(words) for line in lines) for words in beginnings)

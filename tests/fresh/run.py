@@ -1,13 +1,14 @@
 """What the README promises, on a Debian 12 that has nothing yet: ``python tests/fresh/run.py``.
 
-Makes the machine (see ``machine``), clones what is committed here into it, and runs ``make up``, ``make down`` and
-``make test`` there, one after the other until one fails. The last lines say what became of each.
+Makes the machine (see ``machine``), clones what is committed here into it, and runs ``make up`` as the README has it,
+``make down`` and ``make test`` there, one after the other until one fails. The last lines say what became of each.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -16,10 +17,13 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from docs.docs_support import taken_from_pages
 from fresh.machine import BASE, SUITE, FreshMachine, Here, is_root
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-TARGETS = ("up", "down", "test")
+TARGET = "make test-fresh"
+"""What blocks say that are run here."""
+TARGETS = (*(shlex.split(line, comments=True)[1] for line in taken_from_pages(TARGET)), "down", "test")
 CLONE = "/srv/strata"
 _BUNDLE = "/srv/strata.bundle"
 

@@ -162,11 +162,31 @@ async def test_one_alert_is_shown_open_or_over_and_one_outside_the_scope_is_not_
     with pytest.raises(NotFound) as outside:
         await bench.service.alert(SCOPED, shown["n3"].id)
     with pytest.raises(NotFound) as nowhere:
-        await bench.service.alert(SCOPED, "ab")
+        await bench.service.alert(SCOPED, "nope")
     assert outside.value.detail == nowhere.value.detail
     async with bench.client() as client:
         assert (await client.get(f"/v1/alerts/{shown['n3'].id}")).json()["key"] == "psu"
-        assert (await client.get("/v1/alerts/ab")).status_code == 404
+        assert (await client.get("/v1/alerts/nope")).status_code == 404
+
+
+async def test_the_beginning_of_an_id_will_do_where_one_alert_alone_has_it(bench: Bench) -> None:
+    await bench.happens(*(event("n1", key=f"k{i}") for i in range(20)), event("n3", key="psu"))
+    ids = sorted(bench.hub.alerts.alerts)
+    psu = next(alert.id for alert in bench.hub.alerts.alerts.values() if alert.node == "n3")
+    for ident in ids:
+        least = next(n for n in range(1, 21) if [one for one in ids if one.startswith(ident[:n])] == [ident])
+        assert (await bench.service.alert(LOCAL_ADMIN, ident[:least])).id == ident
+    shared = next(first for first in "0123456789abcdef" if sum(one.startswith(first) for one in ids) > 1)
+    candidates = [one for one in ids if one.startswith(shared)]
+    for asked in (bench.service.alert(LOCAL_ADMIN, shared), bench.service.acknowledge(LOCAL_ADMIN, [shared], "")):
+        with pytest.raises(BadRequest) as several:
+            await asked
+        assert str(several.value.hint).startswith(f"write more of one: {', '.join(candidates[:5])}")
+    for missing in (psu[:19], ""):
+        with pytest.raises(NotFound):
+            await bench.service.acknowledge(SCOPED, [missing], "")
+    (done,) = await bench.service.acknowledge(LOCAL_ADMIN, [psu[:19], psu], "psu ordered")
+    assert (done.id, done.state, done.note) == (psu, "acknowledged", "psu ordered")
 
 
 async def test_pages_of_alerts_fit_together(bench: Bench) -> None:

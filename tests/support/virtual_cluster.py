@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -262,12 +263,15 @@ def _commands() -> Iterator[tuple[int, str]]:
 
 
 @contextlib.contextmanager
-def virtual_cluster(*options: str, limit: float = 540.0) -> Iterator[tuple[Cluster, Done]]:
-    """A cluster that is up, and what ``strata up`` said; afterwards it is down, without a trace."""
+def virtual_cluster(command: str, limit: float = 540.0) -> Iterator[tuple[Cluster, Done]]:
+    """A cluster that this ``strata up`` of a page brings up, and what it said; afterwards it is down, without a
+    trace."""
+    program, *arguments = shlex.split(command, comments=True)
+    assert (program, arguments[0]) == ("strata", "up")
     with tempfile.TemporaryDirectory(prefix="vc-") as name:  # short: there are sockets in it
         cluster = Cluster(Path(name, "s"))
         try:
-            said = cluster.run("up", *options, limit=limit)
+            said = cluster.run(*arguments, limit=limit)
             assert said.code == 0, f"{said.out}\n{said.err}\n{cluster.story()}"
             yield cluster, said
         finally:

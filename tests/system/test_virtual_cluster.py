@@ -37,7 +37,10 @@ PAYLOAD = 60 * 2**20
 
 @pytest.fixture(scope="module")
 def up() -> Iterator[tuple[Cluster, str]]:
-    with virtual_cluster.virtual_cluster("--no-slurm", "--nodes", "2", "--timeout", "8m") as (cluster, said):
+    (command,) = taken_from_pages(
+        "tests/system/test_virtual_cluster.py::test_both_machines_become_ready_and_say_how_they_got_there"
+    )
+    with virtual_cluster.virtual_cluster(command) as (cluster, said):
         yield cluster, said.out + said.err
 
 
@@ -569,22 +572,28 @@ def test_secrets_are_nowhere_but_where_they_belong(cluster: Cluster, secrets: li
 class Journeys(NamedTuple):
     """Two machines on their way, each its own."""
 
-    began: float
     generation: int
     mac: str
+    adopts: list[str]
+    """What is left to type for the second."""
 
 
 @pytest.fixture(scope="module")
 def journeys(cluster: Cluster) -> Journeys:
     """One node shall boot from a medium; the other one's machine is forgotten and starts anew. Both at once."""
-    generation, began = cluster.generation(BIOS), time.time()
-    cluster.strata("boot", "profile", "set", "sealed", "--method", "media")
-    cluster.strata("node", "set", BIOS, "minos=sealed")
+    generation = cluster.generation(BIOS)
+    cluster.typed(
+        taken_from_pages(
+            "tests/system/test_virtual_cluster.py::test_a_node_boots_from_a_medium_that_its_controller_fetched"
+        )
+    )
+    look, reboots, forgets, *adopts = taken_from_pages(
+        "tests/system/test_virtual_cluster.py::test_a_machine_that_nobody_knows_is_adopted_and_becomes_ready"
+    )
+    listed = cluster.typed([look, reboots, forgets])
     machine = cluster.described.nodes[1]
-    cluster.strata("node", "delete", UEFI, "--yes")
-    cluster.strata("virtual", "kill", UEFI)
-    cluster.power(UEFI, "On")
-    return Journeys(began, generation, machine.mac)
+    assert all(words in listed for words in (machine.mac, machine.address, machine.bmc)), listed
+    return Journeys(generation, machine.mac, adopts)
 
 
 def test_a_node_boots_from_a_medium_that_its_controller_fetched(cluster: Cluster, journeys: Journeys):
@@ -604,10 +613,10 @@ def test_a_machine_that_nobody_knows_is_adopted_and_becomes_ready(cluster: Clust
     machine = cluster.described.nodes[1]
     assert found["serial"] == machine.serial
 
-    cluster.strata("boot", "unknown", "adopt", journeys.mac, UEFI, "--address", machine.address, "--bmc", machine.bmc)
-    cluster.strata("group", "add", "compute", UEFI)
+    assert journeys.mac in cluster.typed(journeys.adopts, MAC=journeys.mac)
 
     cluster.wait_ready(UEFI, limit=BOOT)
+    assert (cluster.node(UEFI)["bmc"], cluster.node(UEFI)["interfaces"][0]["address"]) == (machine.bmc, machine.address)
     assert cluster.strata("virtual", "login", UEFI, "--", "hostname").out.strip() == UEFI
 
 
@@ -619,7 +628,8 @@ def test_what_is_stopped_is_kept_and_goes_on(cluster: Cluster):
     audited = cluster.json("audit", "list", "--limit", "1000")
     service = cluster.service
 
-    assert "strata down --delete" in cluster.strata("stop", limit=120).out
+    stop = taken_from_pages("tests/system/test_virtual_cluster.py::test_what_is_stopped_is_kept_and_goes_on")
+    assert "strata down --delete" in cluster.typed(stop)
     assert not service.alive
 
     assert "2 ready" in cluster.strata("up", "--timeout", "8m", limit=540).out
@@ -651,7 +661,11 @@ def test_down_leaves_nothing_even_after_everything_was_killed(cluster: Cluster):
         os.kill(process.pid, signal.SIGKILL)
     cluster.eventually("they are gone", lambda: not (cluster.service.alive or chassis.alive), 60)
 
-    cluster.strata("down", "--delete", limit=120)
+    cluster.typed(
+        taken_from_pages(
+            "tests/system/test_virtual_cluster.py::test_down_leaves_nothing_even_after_everything_was_killed"
+        )
+    )
 
     assert cluster.traces() == []
     assert "nothing to stop" in cluster.strata("down", "--delete").out

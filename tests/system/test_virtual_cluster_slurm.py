@@ -18,11 +18,8 @@ from typing import Any
 
 import pytest
 
-from docs.docs_support import taken_from_pages
-from strata.cli.session import Session
-from strata.cli.up import image as up_image
+from docs.docs_support import ROOT, taken_from_pages
 from strata.cli.up import slurm as up_slurm
-from strata.fleet.settings import admin_socket
 from support import virtual_cluster
 from support.virtual_cluster import Cluster
 
@@ -32,7 +29,6 @@ ONE, TWO = "n0001", "n0002"
 BOTH = (ONE, TWO)
 CHANGE = 400.0
 """Seconds that a change of both nodes may take beside other tests; alone it takes a fifth of that."""
-DASK = Path(__file__).parents[2] / "docs/how-to/examples/dask"
 KEEP_PROCPS = (
     "{ dpkg -L procps | while read -r one; do test ! -f $one || echo $one; done; echo /var/lib/dpkg; }"
     " | tar -cPf /root/procps.tar -T -"
@@ -43,10 +39,10 @@ BOOT_ID = "cat /proc/sys/kernel/random/boot_id"
 
 @pytest.fixture(scope="module")
 def up() -> Iterator[tuple[Cluster, str]]:
-    with virtual_cluster.virtual_cluster("--nodes", "2", "--uefi", "0", "--accounting", "--timeout", "8m") as (
-        cluster,
-        said,
-    ):
+    (command,) = taken_from_pages(
+        "tests/system/test_virtual_cluster_slurm.py::test_up_ends_with_a_job_on_all_nodes_and_says_so"
+    )
+    with virtual_cluster.virtual_cluster(command) as (cluster, said):
         yield cluster, said.out
 
 
@@ -67,8 +63,12 @@ class Jobs:
     def go_on(self) -> None:
         """Have the queue never be empty: short jobs, one after the other on each node."""
         if len(self._said(["squeue", "-h", "-r", "-t", "pending", "-o", "%i"]).split()) < 4:
-            self._said(["sbatch", "-o", "/dev/null", "--array=1-8", "--wrap", "sleep 1"])
+            self.submit("--array=1-8", "--wrap", "sleep 1")
             self._submitted += 8
+
+    def submit(self, *arguments: str) -> str:
+        """A job that keeps nothing of what it prints: its number."""
+        return self._said(["sbatch", "--parsable", "-o", "/dev/null", *arguments]).strip()
 
     def ended(self) -> dict[str, str]:
         """Job → how it ended, as slurmctld wrote it down."""
@@ -156,10 +156,6 @@ def test_up_ends_with_a_job_on_all_nodes_and_says_so(up: tuple[Cluster, str], jo
     cluster, said = up
 
     assert f"srun -N2 hostname: {ONE} {TWO}" in said
-    commands = taken_from_pages(
-        "tests/system/test_virtual_cluster_slurm.py::test_up_ends_with_a_job_on_all_nodes_and_says_so"
-    )
-    assert sorted(jobs.typed(commands).split()) == list(BOTH)
     assert srun(cluster) == list(BOTH)
     wait_idle(cluster, jobs)
     [slurm] = cluster.json("workload", "list")
@@ -171,7 +167,7 @@ def test_its_slurm_is_used_as_the_pages_say(cluster: Cluster, jobs: Jobs):
     printed = jobs.typed(
         taken_from_pages("tests/system/test_virtual_cluster_slurm.py::test_its_slurm_is_used_as_the_pages_say")
     )
-    for words in ("^PARTITION ", rf"^{ONE} +in +idle ", "^Submitted batch job", "^JobID "):
+    for words in (f"^{ONE}$", f"^{TWO}$", "^PARTITION ", rf"^{ONE} +in +idle ", "^Submitted batch job", "^JobID "):
         assert re.search(words, printed, re.MULTILINE), (words, printed)
     wait_idle(cluster, jobs)
 
@@ -315,10 +311,34 @@ def test_accelerators_are_looked_for_again_when_a_node_runs_something_else(clust
     cluster.eventually("it is told of", lambda: known() == [("tpu", "Virtual TPU", ONE, True)], CHANGE)
 
 
+def test_the_former_image_comes_back_as_the_page_says(cluster: Cluster, jobs: Jobs):
+    latest = cluster.json("personality", "show", "slurm")["digest"]
+
+    cluster.typed(
+        taken_from_pages(
+            "tests/system/test_virtual_cluster_slurm.py::test_the_former_image_comes_back_as_the_page_says"
+        )
+    )
+
+    def back() -> bool:
+        now = cluster.json("personality", "show", "slurm")
+        return now["digest"] != latest and now["running"] == 2 and cluster.is_ready(*BOTH)
+
+    cluster.eventually("both have the former image", back, CHANGE)
+    assert all("second" not in cluster.sh(node, "cat /etc/motd") for node in BOTH)
+    wait_idle(cluster, jobs)
+
+
+# -- accounts
+
+
 def test_sacct_knows_what_became_of_every_job(cluster: Cluster, jobs: Jobs):
+    before = jobs.ended()
+    assert srun(cluster) == list(BOTH)
+    jobs.submit("--array=1-2", "--wrap", "true")
+    cluster.eventually("they ended", lambda: len(jobs.ended()) >= len(before) + 3, CHANGE)
     ended = jobs.ended()
 
-    assert len(ended) > 10
     cluster.eventually("all are there", lambda: {*ended.items()} <= {*jobs.accounts().items()}, CHANGE)
 
 
@@ -326,11 +346,13 @@ def test_what_sacct_prints_is_put_down_to_jobs_as_the_page_says(cluster: Cluster
     commands = taken_from_pages(
         "tests/system/test_virtual_cluster_slurm.py::test_what_sacct_prints_is_put_down_to_jobs_as_the_page_says"
     )
+    submitted = jobs.submit("--wrap", "true")
+    cluster.eventually("it has ended", lambda: jobs.accounts().get(submitted) == "COMPLETED", CHANGE)
     before = {job["job"] for job in cluster.json("energy", "jobs")}
     for command in commands:
         print(jobs.typed([command]))
     known = {job["job"] for job in cluster.json("energy", "jobs")}
-    assert before != known and known >= set(jobs.accounts()), (before, known)
+    assert submitted in known - before and known >= set(jobs.accounts()), (before, known)
 
 
 def test_a_broken_image_stops_at_the_canary_and_is_taken_back_while_jobs_run(
@@ -378,15 +400,6 @@ print(sum(squares), *sorted(client.run(socket.gethostname).values()))
 """
 
 
-def make_dask(cluster: Cluster) -> None:
-    """The image, built once for all runs of this test, as those of ``strata up`` are."""
-    session = Session(url=f"unix:{admin_socket(cluster.state)}")
-    try:
-        up_image.make(session.out, session.client, up_image.Image("dask", DASK / "recipe.yaml"))
-    finally:
-        session.close()
-
-
 @contextlib.contextmanager
 def dask_scheduler(cluster: Cluster, command: str) -> Iterator[str]:
     """Where it is: beside the service."""
@@ -401,12 +414,11 @@ def dask_scheduler(cluster: Cluster, command: str) -> Iterator[str]:
 
 
 def test_nodes_move_from_slurm_to_dask_and_back_without_a_reboot(cluster: Cluster, jobs: Jobs):
-    scheduler, there, back_again = taken_from_pages(
+    build, put_there, scheduler, there, back_again = taken_from_pages(
         "tests/system/test_virtual_cluster_slurm.py::test_nodes_move_from_slurm_to_dask_and_back_without_a_reboot"
     )
     boots = {node: cluster.sh(node, BOOT_ID) for node in BOTH}
-    make_dask(cluster)
-    cluster.strata("personality", "put", DASK / "personality.yaml")
+    cluster.typed([build, put_there], ROOT)
 
     with dask_scheduler(cluster, scheduler) as address:
         jobs.typed([there])
@@ -567,6 +579,60 @@ def test_slurm_reboots_a_node_as_the_page_says(cluster: Cluster, jobs: Jobs):
     wait_idle(cluster, jobs)
     assert cluster.sh(ONE, BOOT_ID) != boots[ONE]
     assert cluster.sh(TWO, BOOT_ID) == boots[TWO]
+
+
+# -- what a person does to it
+
+
+def test_what_the_page_breaks_comes_back(cluster: Cluster, jobs: Jobs):
+    kill, start, kill_agent, kill_slurmd, panic, *look = taken_from_pages(
+        "tests/system/test_virtual_cluster_slurm.py::test_what_the_page_breaks_comes_back"
+    )
+    generations, began = {node: cluster.generation(node) for node in BOTH}, time.time()
+
+    def restarts() -> int:
+        return int(cluster.agent(TWO)["members"][0]["restarts"])
+
+    before = restarts()
+
+    def told(node: str, words: str) -> bool:
+        return any(words in one["new"] for one in cluster.history(node, began))
+
+    assert "killed n0001" in cluster.typed([kill])
+    cluster.typed([start])
+    cluster.typed([f"{kill_agent} || true"])  # nobody is left to say how it ended
+    cluster.eventually("it has a new agent", lambda: told(TWO, "its agent was started again"), CHANGE)
+    cluster.wait_ready(TWO, limit=CHANGE)
+    assert restarts() == before, "what it runs has not died"
+    cluster.typed([kill_slurmd])
+    cluster.eventually("it runs again", lambda: restarts() == before + 1, CHANGE)
+    cluster.wait_ready(TWO, limit=CHANGE)
+    cluster.typed([f"{panic} || true"])
+
+    for node in BOTH:
+        cluster.eventually(f"{node} boots", lambda node=node: cluster.generation(node) > generations[node], CHANGE)
+    cluster.wait_alert("panic", TWO, since=began)
+    cluster.wait_ready(*BOTH, limit=CHANGE)
+    wait_idle(cluster, jobs)
+    printed = cluster.typed(look)
+    assert {node: cluster.generation(node) - generations[node] for node in BOTH} == dict.fromkeys(BOTH, 1)
+    for words in (rf"{ONE} +power +on +off", rf"{ONE} +power +off +on", rf"{TWO} .*panic"):
+        assert re.search(words, printed), (words, printed)
+
+
+def test_machines_are_added_as_the_page_says(cluster: Cluster, jobs: Jobs):
+    one_more, as_many = taken_from_pages(
+        "tests/system/test_virtual_cluster_slurm.py::test_machines_are_added_as_the_page_says"
+    )
+    cluster.typed([one_more])
+    cluster.eventually("it runs jobs", lambda: jobs.states() == dict.fromkeys((*BOTH, "n0003"), "idle"), CHANGE)
+
+    cluster.typed([as_many])
+
+    there = (*BOTH, "n0003", "n0004")
+    cluster.eventually("all run jobs", lambda: jobs.states() == dict.fromkeys(there, "idle"), CHANGE)
+    assert [node["name"] for node in cluster.json("node", "list", "@compute")] == list(there)
+    assert cluster.json("config", "status")["nodes"] == 4
 
 
 def by_capmc(cluster: Cluster, program: Path, call: str) -> None:

@@ -438,6 +438,19 @@ def test_up_begins_anew_where_an_earlier_one_was_killed_while_it_made_the_chassi
     assert remains(found.id) == []
 
 
+def test_stop_and_down_say_what_became_of_the_machines(tmp_path, capsys):
+    create(Options(directory=tmp_path / up_virtual.bg.CHASSIS, nodes=1, memory=MEMORY))
+
+    def said(*words: str) -> str:
+        assert run([*words, "--state-dir", str(tmp_path)]) == 0
+        return capsys.readouterr().out
+
+    assert "stopped the virtual machines and removed their network" in said("stop")
+    assert "the virtual machines were already stopped" in said("stop")
+    assert "the virtual machines were already stopped" in said("down", "--delete")
+    assert not (tmp_path / up_virtual.bg.CHASSIS).exists()
+
+
 def test_destroy_spares_a_folder_that_is_not_a_chassis(tmp_path):
     kept = tmp_path / "nodes" / "precious"
     kept.parent.mkdir()

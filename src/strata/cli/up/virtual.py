@@ -61,7 +61,11 @@ def stop(session: Session, directory: Path) -> bool:
     if not is_there(directory):
         return False
     stopped = create.stop(directory / bg.CHASSIS).stopped
-    session.out.line(f"stopped {len(stopped)} processes of the virtual machines and removed their network")
+    session.out.line(
+        "stopped the virtual machines and removed their network"
+        if stopped
+        else "the virtual machines were already stopped"
+    )
     return True
 
 

@@ -75,10 +75,11 @@ def list_(session: Session, everything: bool, limit: int, view: ls.Listing) -> N
 @ls.json_option
 @pass_session
 def show(session: Session, ident: str, as_json: bool) -> None:
-    """Show one alert, open or over, with everything that is known of it.
+    """Show one alert, open or over, with everything that is known of it. As much of its ID will do as no other
+    alert has.
 
     \b
-    Example: strata alert show 5f0c2a9b7c1d3e4f5a6b
+    Example: strata alert show 5f0c
     """
     found = session.client.get(f"/v1/alerts/{segment(ident)}")
     if as_json:
@@ -110,7 +111,8 @@ def show(session: Session, ident: str, as_json: bool) -> None:
 @ls.json_option
 @pass_session
 def ack(session: Session, idents: tuple[str, ...], everything: bool, note: str, as_json: bool) -> None:
-    """Acknowledge alerts: say that you look after them. An alert that gets worse, or comes back, is open again.
+    """Acknowledge alerts: say that you look after them. An alert that gets worse, or comes back, is open again. As much
+    of an ID will do as no other alert has.
 
     \b
     Example: strata alert ack 5f0c2a9b7c1d3e4f5a6b --note 'fan ordered'

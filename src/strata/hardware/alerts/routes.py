@@ -12,7 +12,9 @@ from strata.api.services import Cursor, Limit
 from strata.hardware.alerts.records import AcknowledgeRequest
 from strata.hardware.alerts.service import AlertService
 
-AlertPath = Annotated[str, PathParameter(max_length=64, description="Its id, as lists show it.")]
+AlertPath = Annotated[
+    str, PathParameter(max_length=64, description="Its id, or the beginning of it that no other has.")
+]
 
 
 _WEBHOOKS = Named("/v1/webhooks", AlertService, "webhook", tag="webhooks")

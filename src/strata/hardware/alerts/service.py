@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
+from itertools import takewhile
 
 from msgspec.structs import asdict
 
@@ -32,6 +34,8 @@ from strata.hardware.events.site import root_of
 from strata.hardware.events.words import RANK, plain
 
 _EVERYTHING = ("", "*")
+_CANDIDATES = 5
+"""Alerts that are named to whoever wrote the beginning of several ids."""
 
 
 class AlertService:
@@ -105,22 +109,27 @@ class AlertService:
 
     async def alert(self, who: Principal, ident: str) -> AlertView:
         """One alert, open or over."""
-        found = self._hub.alerts.alerts.get(ident)
-        if found is None or not self._may_see(found, self._nodes.scope(who)):
-            raise _unknown(ident)
-        return _alert(found, self._hub.alerts.acknowledgements.get(ident))
+        (found,) = self._named(who, [ident])
+        return _alert(found, self._hub.alerts.acknowledgements.get(found.id))
 
     async def acknowledge(self, who: Principal, ids: Sequence[str], note: str) -> Sequence[AlertView]:
         """Say that a person looks after these alerts. One that gets worse, or comes back, is open again."""
-        mask = self._nodes.scope(who)
         alerts = self._hub.alerts
-        for ident in ids:
-            alert = alerts.alerts.get(ident)
-            if alert is None or not self._may_see(alert, mask):
-                raise _unknown(ident)
-        await alerts.acknowledge(who.name, ids, note)
-        unique = dict.fromkeys(ids)
+        unique = list(dict.fromkeys(alert.id for alert in self._named(who, ids)))
+        await alerts.acknowledge(who.name, unique, note)
         return [_alert(alerts.alerts[i], alerts.acknowledgements.get(i)) for i in unique if i in alerts.alerts]
+
+    def _named(self, who: Principal, idents: Iterable[str]) -> list[Alert]:
+        """The alerts of these ids, or of beginnings of ids that one alone has of those that the caller may see."""
+        mask, alerts = self._nodes.scope(who), self._hub.alerts.alerts
+        found, ordered = [], list[str]()
+        for ident in idents:
+            alert = alerts.get(ident)
+            if alert is None or not self._may_see(alert, mask):
+                ordered = ordered or sorted(alert.id for alert in self._visible(who))
+                alert = alerts[_only(ordered, ident)]
+            found.append(alert)
+        return found
 
     def _visible(self, who: Principal) -> list[Alert]:
         alerts = list(self._hub.alerts.alerts.values())
@@ -159,8 +168,19 @@ class AlertService:
         return WebhookView.of(record, signed=record.secret is not None, delivered=post.delivered, failing=post.failing)
 
 
-def _unknown(ident: str) -> NotFound:
-    return NotFound("no such alert", where=repr(ident)[:80], hint="list them with: strata alert list --all")
+def _only(ordered: Sequence[str], beginning: str) -> str:
+    """The one of these sorted ids that begins so."""
+    place = bisect_left(ordered, beginning)
+    found = list(takewhile(lambda ident: ident.startswith(beginning), ordered[place : place + _CANDIDATES]))
+    where = repr(beginning)[:80]
+    if not found or not beginning:
+        raise NotFound("no such alert", where=where, hint="list them with: strata alert list --all")
+    if len(found) > 1:
+        more = ", ..." if len(found) == _CANDIDATES else ""
+        raise BadRequest(
+            "the ids of several alerts begin so", where=where, hint=f"write more of one: {', '.join(found)}{more}"
+        )
+    return found[0]
 
 
 _Place = tuple[int, float, str]

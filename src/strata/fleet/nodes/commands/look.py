@@ -234,11 +234,8 @@ def why(session: Session, select: tuple[str, ...], as_json: bool) -> None:
         return
     out = session.out
     for group in answer["items"]:
-        verb = "is" if group["count"] == 1 else "are"
-        number = f" ({group['count']})" if group["count"] > 1 else ""
-        out.line(
-            f"{group['nodes']}{number} {verb} {group['state']}: {group['summary']}", colour=state_colour(group["state"])
-        )
+        whom = f"each of {group['nodes']} ({group['count']})" if group["count"] > 1 else group["nodes"]
+        out.line(f"{whom} is {group['state']}: {group['summary']}", colour=state_colour(group["state"]))
         for line in group["lines"]:
             out.line(f"  {line}")
         for blocker in group["blocked_by"]:
