@@ -36,6 +36,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFi
     """Run the tests of one file as ``make test`` would, but for the workers; the exit status and what was printed."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(whole, "TOGETHER", ())
+    monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
 
     def run_source(source: str, *words: str) -> tuple[int, str]:

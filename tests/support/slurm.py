@@ -198,7 +198,10 @@ PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
             if (await self.run("squeue", "-h", "-j", job, "-o", "%T")).strip() == "RUNNING":
                 return job
             await asyncio.sleep(0.1)
-        pytest.fail(f"job {job} does not start\n{self.said()[-4000:]}")
+        programs = [
+            path.read_text() for path in (self.directory / "said", self.directory / "programs.log") if path.exists()
+        ]
+        pytest.fail(f"job {job} does not start\n{programs}\n{self.said()[-4000:]}")
 
     def release_job(self, node: str) -> None:
         """Let the job on a node come to its end."""
