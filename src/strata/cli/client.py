@@ -92,6 +92,22 @@ class Client:
         """The body of a read."""
         return self.request("GET", path, params=params).body
 
+    def post(self, path: str, body: object = None) -> Any:
+        """What comes of having something done."""
+        return self.request("POST", path, body=body).body
+
+    def put(self, path: str, body: object) -> Any:
+        """What is there once it is as ``body`` says."""
+        return self.request("PUT", path, body=body).body
+
+    def patch(self, path: str, body: object) -> Any:
+        """What is there once that much of it is as ``body`` says."""
+        return self.request("PATCH", path, body=body).body
+
+    def delete(self, path: str, params: Params | None = None) -> Any:
+        """Remove something."""
+        return self.request("DELETE", path, params=params).body
+
     def is_answered(self) -> bool:
         """Whether a service is there, however it is."""
         try:

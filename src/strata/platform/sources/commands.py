@@ -7,7 +7,7 @@ import click
 from strata.cli import listing as ls
 from strata.cli.named import Named
 from strata.cli.output import state_colour
-from strata.cli.session import Session, pass_session
+from strata.cli.session import Session
 
 FIELDS = (
     ls.plain("name"),
@@ -34,11 +34,10 @@ SOURCES.list("List the sources, and how far their images are.", "strata image-so
 @image_source.command()
 @click.argument("name")
 @ls.json_option
-@pass_session
 def again(session: Session, name: str, as_json: bool) -> None:
     """Try now to make an image that could not be made.
 
     \b
     Example: strata image-source again compute-12
     """
-    SOURCES.report(session, session.client.request("POST", f"{SOURCES.path(name)}/again").body, as_json)
+    SOURCES.report(session, session.client.post(f"{SOURCES.path(name)}/again"), as_json)

@@ -27,6 +27,7 @@ FIELDS = (
 )
 
 
+@select_help
 @click.command()
 @click.argument("select", nargs=-1, metavar="NODE | SELECT...", callback=no_blank, shell_complete=complete_select)
 @click.option(
@@ -158,6 +159,3 @@ def _line(session: Session, line: Json, lead: str = "") -> None:
     source = line["source"]
     mark = "" if source == "serial" else f"[{source}] "
     session.out.line(f"{lead}{when(line['time'])}  {mark}{line['text']}", colour="yellow" if source == "strata" else "")
-
-
-select_help(console)
