@@ -12,6 +12,7 @@ import click
 
 from strata.cli.output import Column
 from strata.cli.session import Session, pass_session
+from strata.cli.times import when
 
 if TYPE_CHECKING:
     from strata.cli.client import Json
@@ -50,6 +51,12 @@ def number(name: str, *, shown: bool = True) -> Field:
     return Field(
         name, lambda item: _text(item.get(name)), key=lambda item: item.get(name) or 0, right=True, shown=shown
     )
+
+
+def moment(name: str, *, of: str = "") -> Field:
+    """A time of the item, which has it under its own name or that ``of`` another."""
+    key = of or name
+    return Field(name, lambda item: when(item.get(key)), key=lambda item: item.get(key) or 0)
 
 
 def json_option(function: F) -> F:

@@ -26,10 +26,10 @@ TOKENS = (
     ls.plain("id"),
     ls.plain("role"),
     ls.Field("scope", lambda item: ",".join(item.get("scope", ())) or "all"),
-    ls.Field("created", lambda item: when(item["created"]), key=lambda item: item["created"]),
-    ls.Field("expires", lambda item: when(item["expires"]), key=lambda item: item["expires"]),
+    ls.moment("created"),
+    ls.moment("expires"),
     ls.plain("author"),
-    ls.Field("note", lambda item: item.get("note") or "-"),
+    ls.plain("note"),
 )
 
 CERTIFICATES = (
@@ -37,7 +37,7 @@ CERTIFICATES = (
     ls.plain("name"),
     ls.plain("role"),
     ls.Field("scope", lambda item: ",".join(item.get("scope", ())) or "all"),
-    ls.Field("expires", lambda item: when(item["expires"]), key=lambda item: item["expires"]),
+    ls.moment("expires"),
     ls.plain("author"),
     ls.plain("revoked"),
 )

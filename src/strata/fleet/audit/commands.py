@@ -11,14 +11,14 @@ from strata.cli import exits
 from strata.cli import listing as ls
 from strata.cli.output import many
 from strata.cli.session import LONG, Session
-from strata.cli.times import WHEN, when
+from strata.cli.times import WHEN
 
 if TYPE_CHECKING:
     from strata.cli.client import Json
 
 FIELDS = (
     ls.number("seq"),
-    ls.Field("time", lambda item: when(item["time"]), key=lambda item: item["time"]),
+    ls.moment("time"),
     ls.plain("author"),
     ls.plain("action"),
     ls.plain("target"),

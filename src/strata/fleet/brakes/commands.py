@@ -6,14 +6,13 @@ import click
 
 from strata.cli import listing as ls
 from strata.cli.session import Session
-from strata.cli.times import when
 from strata.cli.words import complete_group, complete_node, items, segment
 
 FIELDS = (
     ls.plain("scope"),
     ls.plain("reason"),
     ls.plain("author"),
-    ls.Field("since", lambda item: when(item["since"]), key=lambda item: item["since"]),
+    ls.moment("since"),
 )
 
 

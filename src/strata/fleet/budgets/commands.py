@@ -30,8 +30,8 @@ FIELDS = (
     _number("limit"),
     _number("percent"),
     _number("rate"),
-    ls.Field("author", lambda item: item["author"] or "-"),
-    ls.Field("doc", lambda item: item["doc"] or "-", shown=False),
+    ls.plain("author"),
+    ls.plain("doc", shown=False),
 )
 
 

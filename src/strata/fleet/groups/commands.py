@@ -14,7 +14,7 @@ FIELDS = (
     ls.plain("name"),
     ls.number("count"),
     ls.plain("members"),
-    ls.Field("description", lambda item: item.get("description") or "-"),
+    ls.plain("description"),
     ls.number("revision", shown=False),
 )
 

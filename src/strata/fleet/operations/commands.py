@@ -11,7 +11,7 @@ from strata.cli import exits
 from strata.cli import listing as ls
 from strata.cli.output import state_colour
 from strata.cli.session import Session
-from strata.cli.times import DURATION, when
+from strata.cli.times import DURATION
 from strata.cli.words import complete_operation, segment
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ FIELDS = (
     ls.number("failed"),
     ls.number("total"),
     ls.plain("author"),
-    ls.Field("created", lambda item: when(item["created"]), key=lambda item: item["created"]),
-    ls.Field("finished", lambda item: when(item.get("finished")), key=lambda item: item.get("finished") or 0),
+    ls.moment("created"),
+    ls.moment("finished"),
 )
 
 

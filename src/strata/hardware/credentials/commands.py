@@ -12,7 +12,6 @@ from strata.cli import listing as ls
 from strata.cli.named import Named
 from strata.cli.output import many
 from strata.cli.session import Session
-from strata.cli.times import when
 from strata.cli.words import complete_select
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ FIELDS = (
     ls.plain("pattern"),
     ls.plain("user"),
     ls.number("used_by"),
-    ls.Field("changed", lambda item: when(item["changed"]), key=lambda item: item["changed"]),
+    ls.moment("changed"),
     ls.plain("author"),
     ls.plain("doubt"),
 )

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 FIELDS = (
     ls.number("id", shown=False),
-    ls.Field("time", lambda item: when(item["time"]), key=lambda item: item["time"]),
+    ls.moment("time"),
     ls.plain("severity", colour=severity_colour),
     ls.Field("subject", subject),
     ls.plain("source"),

@@ -35,13 +35,13 @@ BMCS = (
     ls.Field("uuid", lambda item: item["identity"]["uuid"] or "-", shown=False),
     ls.number("machines", shown=False),
     ls.Field("parts", lambda item: sum(item["components"].values()), key=lambda i: sum(i["components"].values())),
-    ls.Field("seen", lambda item: when(item["seen"]), key=lambda item: item["seen"]),
+    ls.moment("seen"),
     ls.Field("trouble", lambda item: len(item["trouble"]) or "-", key=lambda item: len(item["trouble"])),
 )
 COMPONENTS = (
-    ls.Field("node", lambda item: item["node"] or "-"),
+    ls.plain("node"),
     ls.plain("kind"),
-    ls.Field("slot", lambda item: item["slot"] or "-"),
+    ls.plain("slot"),
     ls.plain("name"),
     ls.plain("vendor", shown=False),
     ls.plain("model"),
@@ -56,9 +56,9 @@ COMPONENTS = (
     ls.plain("id", shown=False),
 )
 CHANGES = (
-    ls.Field("time", lambda item: when(item["time"]), key=lambda item: item["time"]),
+    ls.moment("time"),
     ls.plain("what"),
-    ls.Field("node", lambda item: item["node"] or "-"),
+    ls.plain("node"),
     ls.Field("kind", lambda item: item["kind"] or "bmc"),
     ls.plain("detail"),
     ls.plain("old"),
@@ -70,7 +70,7 @@ CONFLICTS = (
     ls.plain("what"),
     ls.plain("value"),
     ls.Field("where", lambda item: " ".join(item["where"])),
-    ls.Field("since", lambda item: when(item["since"]), key=lambda item: item["since"]),
+    ls.moment("since"),
     ls.plain("hint"),
 )
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 FIELDS = (
     ls.plain("make"),
-    ls.Field("name", lambda item: item["name"] or "-"),
+    ls.plain("name"),
     ls.Field("memory", lambda item: _gib(item), key=lambda item: item["memory_bytes"], right=True),
     ls.number("each"),
     ls.Field("driver", lambda item: "runs" if item["running"] else "does not run"),
@@ -27,11 +27,11 @@ FIELDS = (
 )
 HERE = (
     ls.plain("device"),
-    ls.Field("name", lambda item: item.get("name") or "-"),
+    ls.plain("name"),
     ls.Field("memory", lambda item: _gib(item), key=lambda item: item.get("memory_bytes", 0), right=True),
-    ls.Field("address", lambda item: item.get("address") or "-"),
+    ls.plain("address"),
     ls.Field("files", lambda item: " ".join(item.get("devices") or ()) or "driver does not run"),
-    ls.Field("id", lambda item: item.get("id") or "-", shown=False),
+    ls.plain("id", shown=False),
 )
 HEALTH = (ls.plain("device"), ls.Field("problem", lambda item: item["problem"] or "ok"))
 

@@ -38,7 +38,7 @@ FIELDS = (
     ls.number("open_jobs"),
     ls.number("ended_jobs"),
     ls.Field("members", lambda item: " ".join(item["members"]) or "all"),
-    ls.Field("description", lambda item: item["description"] or "-"),
+    ls.plain("description"),
     ls.number("revision", shown=False),
 )
 

@@ -9,7 +9,7 @@ import click
 
 from strata.cli import listing as ls
 from strata.cli.session import Session
-from strata.cli.times import DURATION, WHEN, when
+from strata.cli.times import DURATION, WHEN
 from strata.cli.words import items, segment
 
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ FIELDS = (
     ls.plain("id"),
     ls.plain("name"),
     ls.plain("state"),
-    ls.Field("start", lambda item: when(item["start"]), key=lambda item: item["start"] or 0),
-    ls.Field("end", lambda item: when(item["end"]), key=lambda item: item["end"] or 0),
+    ls.moment("start"),
+    ls.moment("end"),
     ls.Field("accounts", lambda item: ",".join(item["accounts"])),
     ls.Field("nodes", lambda item: ",".join(item["nodes"])),
 )

@@ -62,7 +62,7 @@ FIELDS = (
     ls.plain("account", shown=False),
     ls.number("tasks"),
     ls.plain("status"),
-    ls.Field("submitted", lambda item: when(item["submitted"]), key=lambda item: item["submitted"]),
+    ls.moment("submitted"),
     ls.Field("ran", lambda item: span(_ran(item)), key=lambda item: _ran(item) or 0, right=True),
     ls.plain("nodes", shown=False),
     ls.plain("reason"),

@@ -10,7 +10,6 @@ import click
 from strata.cli import listing as ls
 from strata.cli.output import many
 from strata.cli.session import Session
-from strata.cli.times import when
 from strata.cli.words import complete_node, complete_select, segment
 
 DRIFT = (
@@ -21,7 +20,7 @@ DRIFT = (
     ls.plain("member", shown=False),
     ls.plain("policy"),
     ls.Field("handled", lambda item: "corrected" if item["corrected"] else "reported"),
-    ls.Field("since", lambda item: when(item["since"]), key=lambda item: item["since"]),
+    ls.moment("since"),
 )
 
 

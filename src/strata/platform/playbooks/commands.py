@@ -24,8 +24,8 @@ FIELDS = (
     ls.number("done"),
     ls.number("failing"),
     ls.number("waiting"),
-    ls.Field("trouble", lambda item: item["trouble"] or "-"),
-    ls.Field("url", lambda item: item["url"] or "-", shown=False),
+    ls.plain("trouble"),
+    ls.plain("url", shown=False),
 )
 
 

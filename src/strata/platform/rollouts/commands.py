@@ -38,8 +38,8 @@ FIELDS = (
     ls.Field("failed", lambda item: item["counts"]["failed"], right=True),
     ls.Field("nodes", lambda item: item["counts"]["nodes"], right=True),
     ls.plain("author"),
-    ls.Field("started", lambda item: when(item["started"]), key=lambda item: item["started"]),
-    ls.Field("ended", lambda item: when(item["ended"]), key=lambda item: item["ended"] or 0),
+    ls.moment("started"),
+    ls.moment("ended"),
     ls.plain("waits_for", shown=False),
     ls.plain("reason", shown=False),
 )

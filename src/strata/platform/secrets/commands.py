@@ -30,7 +30,7 @@ FIELDS = (
     ls.number("nodes"),
     ls.plain("source"),
     ls.number("version"),
-    ls.Field("changed", lambda item: when(item["changed"]), key=lambda item: item["changed"]),
+    ls.moment("changed"),
     ls.plain("author"),
     ls.plain("trouble"),
 )

@@ -12,7 +12,6 @@ from strata.cli import listing as ls
 from strata.cli.named import Named
 from strata.cli.output import many
 from strata.cli.session import Session
-from strata.cli.times import when
 
 if TYPE_CHECKING:
     from strata.cli.client import Json
@@ -25,7 +24,7 @@ FIELDS = (
     ls.Field("topology", lambda item: item["spec"]["topology"]),
     ls.Field("saves power", lambda item: "yes" if item["spec"]["saving"] else "no"),
     ls.plain("author"),
-    ls.Field("changed", lambda item: when(item["time"]), lambda item: item["time"]),
+    ls.moment("changed", of="time"),
 )
 _FILE = click.Path(dir_okay=False, allow_dash=True, path_type=Path)
 _DIRECTORY = click.argument("directory", type=click.Path(file_okay=False, path_type=Path))

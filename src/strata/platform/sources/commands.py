@@ -14,8 +14,8 @@ FIELDS = (
     ls.plain("image"),
     ls.plain("source"),
     ls.plain("state", colour=state_colour),
-    ls.Field("why", lambda item: item["why"] or "-"),
-    ls.Field("operation", lambda item: item["operation"] or "-", shown=False),
+    ls.plain("why"),
+    ls.plain("operation", shown=False),
 )
 
 

@@ -26,7 +26,7 @@ JOBS = (
     ls.plain("user"),
     ls.plain("name"),
     ls.number("nodes"),
-    ls.Field("began", lambda i: when(i["start"]), lambda i: i["start"]),
+    ls.moment("began", of="start"),
     ls.Field("ran", lambda i: span(i["seconds"]), lambda i: i["seconds"], right=True),
     ls.Field("state", lambda i: "running" if i["end"] is None else "done"),
     ls.Field("energy", lambda i: joules(i["joules"]), lambda i: i["joules"] or 0, right=True),

@@ -10,7 +10,6 @@ import click
 from strata.cli import listing as ls
 from strata.cli.named import Named
 from strata.cli.session import Session
-from strata.cli.times import when
 from strata.cli.words import items
 from strata.core.units import many
 from strata.power.telemetry.commands import watts
@@ -34,8 +33,8 @@ FIELDS = (
     ls.Field("limit", lambda i: watts(i["limit"]), lambda i: i["limit"] or 0, right=True),
     ls.Field("simulated", _simulated),
     ls.plain("author"),
-    ls.Field("changed", lambda i: when(i["time"]), lambda i: i["time"]),
-    ls.Field("doc", lambda i: i["doc"] or "-", shown=False),
+    ls.moment("changed", of="time"),
+    ls.plain("doc", shown=False),
     ls.plain("digest", shown=False),
 )
 

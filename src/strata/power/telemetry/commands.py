@@ -59,7 +59,7 @@ NODES = (
         right=True,
     ),
     ls.Field("energy", lambda i: joules(i["energy"]), lambda i: i["energy"] or 0, right=True, shown=False),
-    ls.Field("measured", lambda i: when(i["time"]), lambda i: i["time"] or 0),
+    ls.moment("measured", of="time"),
 )
 
 PARTS = (

@@ -23,8 +23,8 @@ FIELDS = (
     ls.Field("digest", lambda item: _short(item["digest"])),
     ls.number("wanted"),
     ls.number("running"),
-    ls.Field("problem", lambda item: item["problem"] or "-"),
-    ls.Field("description", lambda item: item["description"] or "-", shown=False),
+    ls.plain("problem"),
+    ls.plain("description", shown=False),
     ls.number("revision", shown=False),
 )
 

@@ -58,9 +58,9 @@ FIELDS = (
     ls.Field("facts", _facts, shown=False),
     ls.Field("desires", _wants, shown=False),
     ls.Field("doing", _doing),
-    ls.Field("fault", lambda item: item.get("fault") or "-"),
+    ls.plain("fault"),
     ls.Field("hold", lambda item: (item.get("hold") or {}).get("reason") or "-"),
-    ls.Field("frozen", lambda item: item.get("frozen") or "-", shown=False),
+    ls.plain("frozen", shown=False),
     ls.plain("bmc", shown=False),
     ls.number("uid", shown=False),
     ls.number("revision", shown=False),
@@ -305,7 +305,7 @@ def _show_plan(session: Session, answer: Json) -> None:
 
 
 HISTORY = (
-    ls.Field("time", lambda item: when(item["time"]), key=lambda item: item["time"]),
+    ls.moment("time"),
     ls.plain("nodes"),
     ls.plain("variable"),
     ls.plain("old"),

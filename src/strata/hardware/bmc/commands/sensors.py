@@ -6,7 +6,6 @@ import click
 
 from strata.cli import listing as ls
 from strata.cli.session import Session
-from strata.cli.times import when
 from strata.cli.words import items, segment, select_help
 from strata.hardware.alerts.commands import severity_colour
 from strata.hardware.bmc.commands.bmc import NODE, SELECT, number, show_of_each
@@ -40,7 +39,7 @@ def sensors(session: Session, select: tuple[str, ...], kind: str, view: ls.Listi
 
 ENTRIES = (
     ls.plain("id"),
-    ls.Field("time", lambda item: when(item["time"]), key=lambda item: item["time"] or 0),
+    ls.moment("time"),
     ls.plain("severity", colour=severity_colour),
     ls.plain("message"),
     ls.plain("sensor", shown=False),

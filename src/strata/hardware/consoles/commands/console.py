@@ -22,7 +22,7 @@ FIELDS = (
     ls.Field("open", lambda item: "yes" if item["connected"] else "no"),
     ls.number("lines"),
     ls.number("bytes"),
-    ls.Field("last", lambda item: when(item["last"]), key=lambda item: item["last"] or 0),
+    ls.moment("last"),
     ls.plain("trouble"),
 )
 

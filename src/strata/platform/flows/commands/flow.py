@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 FIELDS = (
     ls.plain("name"),
     ls.Field("steps", lambda item: len(item["steps"]), key=lambda item: len(item["steps"]), right=True),
-    ls.Field("description", lambda item: item["description"] or "-"),
+    ls.plain("description"),
     ls.plain("author"),
 )
 

@@ -7,7 +7,6 @@ import click
 from strata.cli import listing as ls
 from strata.cli.named import Named
 from strata.cli.session import Session
-from strata.cli.times import when
 
 FIELDS = (
     ls.plain("mac"),
@@ -15,8 +14,8 @@ FIELDS = (
     ls.plain("uuid", shown=False),
     ls.plain("peer"),
     ls.plain("macs", shown=False),
-    ls.Field("first", lambda item: when(item["first"]), key=lambda item: item["first"]),
-    ls.Field("last", lambda item: when(item["last"]), key=lambda item: item["last"]),
+    ls.moment("first"),
+    ls.moment("last"),
 )
 
 

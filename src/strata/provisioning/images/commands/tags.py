@@ -23,7 +23,7 @@ FIELDS = (
     ls.Field("size", lambda item: size(item["size"]), key=lambda item: item["size"], right=True),
     ls.Field("image", lambda item: short(item["image"])),
     ls.plain("architecture", shown=False),
-    ls.Field("since", lambda item: when(item["since"]), key=lambda item: item["since"]),
+    ls.moment("since"),
     ls.plain("author"),
     ls.Field("here", lambda item: "yes" if item["here"] else "no", shown=False),
     ls.Field("controllers", lambda item: copies(item), key=lambda item: len(item["on"]), shown=False),
