@@ -160,7 +160,7 @@ class _Opened:
 async def _agents(directory: Path, nodes: int, *, hints: bool) -> AsyncIterator[_Site]:
     """A site with agents that report and nothing else."""
     async with agent_site(directory, nodes=nodes) as site:
-        names = [node.name for node in site.service.registry.roster.nodes if node is not None]
+        names = [node.name for node in site.service.registry.nodes if node is not None]
         agents = {name: _Agent(site, name) for name in names}
         opened = _Opened(site.service, agents)
         if hints:

@@ -90,7 +90,7 @@ class RealService(Service):
 
     def learn(self) -> None:
         """Let the boot server know the nodes of now at once."""
-        self.of(Directory).update(node for node in self.service.registry.roster.nodes if node is not None)
+        self.of(Directory).update(node for node in self.service.registry.nodes if node is not None)
 
     async def still(self) -> int:
         """Wait until nobody writes any more; the store's revision."""
@@ -158,7 +158,7 @@ async def describe(real: RealService) -> None:
     they were."""
     service, nodes = real.service, _described(real)
     wanted = {node.name: _spec(node) for node in nodes}
-    there = {node.name: _spec(node) for node in service.registry.roster.nodes if node is not None}
+    there = {node.name: _spec(node) for node in service.registry.nodes if node is not None}
     changed = [name for name, spec in there.items() if wanted.get(name) != spec]
     for name in changed:  # what is another's must be free before that other can have it back
         bare = msgspec.structs.replace(there[name], location="", nid=None, interfaces=())

@@ -199,12 +199,12 @@ async def test_labels_and_values_that_a_reader_makes_up_are_not_kept(
     registry = real.service.registry
     await client.get("/v1/nodes?select=label:accelerator")
     goals = {name: len(registry.desires.goals(name).table) for name in registry.model.variables}
-    labels = len(registry.roster._labels)
+    labels = len(registry._labels)
     for number in range(3):
         assert (await client.get(f"/v1/nodes?select=label:made-up-{number}")).json()["total"] == 0
         document = {"name": "d", "select": "*", "set": {"image": f"made-up-{number}"}}
         assert (await client.post("/v1/plan", json={"documents": [document]})).status_code == 200
-    assert len(registry.roster._labels) == labels
+    assert len(registry._labels) == labels
     assert {name: len(registry.desires.goals(name).table) for name in registry.model.variables} == goals
 
 

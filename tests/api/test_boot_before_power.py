@@ -27,7 +27,7 @@ async def test_each_boots_by_the_method_of_its_profile_and_who_only_wants_power_
             for name, method in {"net": "http", "sealed": "media"}.items():
                 assert (await client.put(f"/v1/boot/profiles/{name}", json={"method": method})).is_success
         registry = real.service.registry
-        known = [node for node in registry.roster.nodes if node is not None]
+        known = [node for node in registry.nodes if node is not None]
         compute = [node.name for node in known if node.role == "compute"][:3]
         names = [*compute, next(node.name for node in known if node.role == "login")]
         nodes = np.array([registry.index_of(name) for name in names])

@@ -213,7 +213,7 @@ async def test_an_adopted_node_has_the_ports_whose_macs_nobody_else_has(site: Si
     second = site.fake.machine(2, macs=("52:54:00:00:00:02", shared))
     report, _ = await site.discover(addresses=(first, second), adopt=True)
     assert report.adopted == 2
-    found = {node.bmc: [one.mac for one in node.interfaces] for node in site.fleet.registry.roster.nodes if node}
+    found = {node.bmc: [one.mac for one in node.interfaces] for node in site.fleet.registry.nodes if node}
     assert found == {first: ["52:54:00:00:00:01", shared], second: ["52:54:00:00:00:02"]}
 
 

@@ -244,7 +244,7 @@ async def test_nodes_may_swap_places_in_one_commit(fleet: Fleet, site: SiteRepos
     site.commit({"site/nodes.yaml": swapped})
     await apply(fleet, at_head(site))
     assert [fleet.registry.node(name).nid for name in ("n1", "n2")] == [2, 1]
-    assert fleet.registry.names[fleet.registry.roster.at_nid(2)] == "n1"
+    assert fleet.registry.names[fleet.registry.at_nid(2)] == "n1"
 
 
 async def test_a_place_that_belongs_to_somebody_else_stops_all_of_it(fleet: Fleet, site: SiteRepository) -> None:

@@ -180,7 +180,7 @@ async def capmc_site(
 async def _label(site: CapmcSite, labels: dict[str, str]) -> None:
     """In few transactions: a thousand requests would take a minute."""
     registry, store = site.service.registry, site.service.controller.store
-    nodes = [node for node in registry.roster.nodes if node is not None and node.nid is not None]
+    nodes = [node for node in registry.nodes if node is not None and node.nid is not None]
     changed = [msgspec.structs.replace(node, labels={**node.labels, **labels}) for node in nodes]
     ops = [Put(f"node/{node.name}", msgspec.msgpack.encode(node)) for node in changed]
     for begin in range(0, len(ops), store.max_ops):

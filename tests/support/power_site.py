@@ -148,7 +148,7 @@ async def site_of(
 
 def compute(site: Site) -> list[str]:
     """The nodes that run jobs."""
-    return [node.name for node in site.service.registry.roster.nodes if node is not None and node.nid is not None]
+    return [node.name for node in site.service.registry.nodes if node is not None and node.nid is not None]
 
 
 def settled(site: Site) -> bool:

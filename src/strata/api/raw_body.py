@@ -1,13 +1,14 @@
 """The body of a request: in good time, with room for all of them together, and to one of the raw ASGI applications
-whole and bounded."""
+whole and bounded; and work for whoever asked, for as long as they are there."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
 from typing import Any
 
 from strata.core.errors import BadRequest, TooSlow, Unavailable
+from strata.fleet.tasks import all_cancelled
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
@@ -112,3 +113,19 @@ async def whole_body(
         if not event.get("more_body"):
             return b"".join(parts)
     raise broke_off or BadRequest("the request broke off", where="body")
+
+
+async def while_there(receive: Receive, work: Coroutine[Any, Any, None]) -> None:
+    """Do ``work`` until it ends, or nobody listens any more. Raises what it failed with."""
+    working, gone = asyncio.ensure_future(work), asyncio.ensure_future(_gone(receive))
+    try:
+        await asyncio.wait({working, gone}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        await all_cancelled((working, gone))
+    if not working.cancelled() and (error := working.exception()) is not None:
+        raise error
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -12,11 +12,14 @@ import json
 import re
 import select
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
-from urllib.parse import quote, unquote, urlencode
+from urllib.parse import quote, unquote
 
 from strata.cli.transport import Credentials, Endpoint, ServiceAway
+from strata.client import wire
+from strata.client.wire import Event as Event
+from strata.client.wire import query as query
 from strata.core.errors import (
     BadRequest,
     Compacted,
@@ -55,14 +58,6 @@ class Reply(NamedTuple):
     body: Any
 
 
-class Event(NamedTuple):
-    """One server-sent event."""
-
-    id: str
-    kind: str
-    data: Any
-
-
 class Client:
     """One service, one connection, kept alive between calls."""
 
@@ -91,6 +86,22 @@ class Client:
     def get(self, path: str, params: Params | None = None) -> Any:
         """The body of a read."""
         return self.request("GET", path, params=params).body
+
+    def post(self, path: str, body: object = None) -> Any:
+        """What comes of having something done."""
+        return self.request("POST", path, body=body).body
+
+    def put(self, path: str, body: object) -> Any:
+        """What is there once it is as ``body`` says."""
+        return self.request("PUT", path, body=body).body
+
+    def patch(self, path: str, body: object) -> Any:
+        """What is there once that much of it is as ``body`` says."""
+        return self.request("PATCH", path, body=body).body
+
+    def delete(self, path: str, params: Params | None = None) -> Any:
+        """Remove something."""
+        return self.request("DELETE", path, params=params).body
 
     def is_answered(self) -> bool:
         """Whether a service is there, however it is."""
@@ -248,28 +259,13 @@ class Client:
         return response.status, _headers(response), raw
 
 
-def read_events(lines: Iterator[bytes] | http.client.HTTPResponse) -> Iterator[Event]:
-    """Decode a text/event-stream; comments are keep-alives, an event cut off in the middle is dropped."""
-    identity, kind, data = "", "", list[str]()
-    for raw in lines:
-        line = raw.decode("utf-8", "replace").rstrip("\r\n")
-        if not line:
-            if data:
-                text = "\n".join(data)
-                try:
-                    yield Event(identity, kind or "message", json.loads(text))
-                except ValueError:
-                    raise StrataError(f"an event is not JSON: {text[:80]!r}", where="watch") from None
-            kind, data = "", []
-            continue
-        field, _, value = line.partition(":")
-        value = value.removeprefix(" ")
-        if field == "data":
-            data.append(value)
-        elif field == "event":
-            kind = value
-        elif field == "id":
-            identity = value
+def read_events(lines: Iterable[bytes]) -> Iterator[Event]:
+    """Decode a text/event-stream of JSON."""
+    for event in wire.read_events(lines):
+        try:
+            yield event._replace(data=json.loads(event.data))
+        except ValueError:
+            raise StrataError(f"an event is not JSON: {event.data[:80]!r}", where="watch") from None
 
 
 def problem(status: int, body: Any, *, where: str) -> StrataError:
@@ -303,16 +299,6 @@ def problem(status: int, body: Any, *, where: str) -> StrataError:
     request = told.get("request_id")
     log = f"the service's log says more: request {request}" if request else ""
     return StrataError(detail, where=place or where, hint=hint or log)
-
-
-def query(params: Params | None) -> str:
-    """``?a=b`` without the parameters that are None or empty; booleans as the API writes them."""
-    given = {
-        name: str(value).lower() if isinstance(value, bool) else str(value)
-        for name, value in (params or {}).items()
-        if value is not None and value != ""
-    }
-    return "?" + urlencode(given, quote_via=quote) if given else ""
 
 
 def _hung_up(connection: http.client.HTTPConnection) -> bool:

@@ -1,19 +1,21 @@
-"""What every listing offers: ``--json``, ``--columns`` (of both), ``--sort``, ``--match``. It is declared as fields."""
+"""What commands that answer offer: ``--json``; a listing, which is declared as fields, also ``--columns`` (of both),
+``--sort`` and ``--match``. The command gets its ``Session`` as first argument."""
 
 from __future__ import annotations
 
 import fnmatch
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import click
 
 from strata.cli.output import Column
+from strata.cli.session import Session, pass_session
+from strata.cli.times import when
 
 if TYPE_CHECKING:
     from strata.cli.client import Json
-    from strata.cli.session import Session
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -51,9 +53,15 @@ def number(name: str, *, shown: bool = True) -> Field:
     )
 
 
+def moment(name: str, *, of: str = "") -> Field:
+    """A time of the item, which has it under its own name or that ``of`` another."""
+    key = of or name
+    return Field(name, lambda item: when(item.get(key)), key=lambda item: item.get(key) or 0)
+
+
 def json_option(function: F) -> F:
     """``--json`` alone, as ``as_json``: for answers that are not listings."""
-    return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(function)
+    return cast("F", click.option("--json", "as_json", is_flag=True, help="Print JSON.")(pass_session(function)))
 
 
 def listing(fields: Sequence[Field], *, sort: str = "") -> Callable[[F], F]:
@@ -95,7 +103,6 @@ def listing(fields: Sequence[Field], *, sort: str = "") -> Callable[[F], F]:
             return function(*args, view=Listing(as_json, columns, sort, match), **kwargs)
 
         options = (
-            click.option("--json", "as_json", is_flag=True, help="Print JSON."),
             click.option(
                 "--columns", default="", callback=chosen, metavar="A,B", help=f"Columns to show: {', '.join(known)}."
             ),
@@ -113,7 +120,7 @@ def listing(fields: Sequence[Field], *, sort: str = "") -> Callable[[F], F]:
         decorated: Any = wrapper
         for option in reversed(options):
             decorated = option(decorated)
-        return decorated  # type: ignore[no-any-return]
+        return cast("F", json_option(decorated))
 
     return decorate
 

@@ -58,7 +58,6 @@ class Named:
         """``list``: all of them; without ``sort`` in the order in which the service gives them."""
 
         @ls.listing(self._fields, sort=sort)
-        @pass_session
         def list_(session: Session, view: ls.Listing) -> None:
             ls.show(session, self._fields, items(session.client.get(self._url)), view)
 
@@ -77,7 +76,7 @@ class Named:
         done = f"{command.removesuffix('e')}ed"
 
         def delete(session: Session, name: str, as_json: bool) -> None:
-            session.client.request("DELETE", self.path(name))
+            session.client.delete(self.path(name))
             session.out.answer(as_json, {done: name}, f"{done} {self._word} {name}")
 
         self._add_for_one(command, delete, does, example)
@@ -98,7 +97,7 @@ class Named:
             done: list[Json] = []
             for name, spec in specs:
                 body = msgspec.to_builtins(spec)
-                done.append(session.client.request("PUT", self.path(name), body=body).body)
+                done.append(session.client.put(self.path(name), body))
                 if not as_json:
                     session.out.line(f"put {self._word} {name}: {said(done[-1])}")
             if as_json:
@@ -110,13 +109,13 @@ class Named:
         """A command that is a POST below one of them, and shows what became of it."""
 
         def step(session: Session, name: str, as_json: bool) -> None:
-            self.report(session, session.client.request("POST", f"{self.path(name)}/{way}").body, as_json)
+            self.report(session, session.client.post(f"{self.path(name)}/{way}"), as_json)
 
         self._add_for_one(way, step, does, example)
 
     def _add_for_one(self, command: str, function: Callable[..., None], does: str, example: str) -> None:
         argument = click.argument("name", shell_complete=completer(self._url))
-        self._add(command, argument(ls.json_option(pass_session(function))), does, example)
+        self._add(command, argument(ls.json_option(function)), does, example)
 
     def _add(self, command: str, function: Callable[..., Any], does: str, example: str) -> None:
         self._group.command(command, help=f"{does}\n\n\b\nExample: {example}")(function)

@@ -36,7 +36,7 @@ class Upload:
         self.ident = ""
 
     def __enter__(self) -> Upload:
-        self.ident = self._client.request("POST", "/v1/image-uploads").body["id"]
+        self.ident = self._client.post("/v1/image-uploads")["id"]
         self._meter.__enter__()
         return self
 
@@ -49,7 +49,7 @@ class Upload:
         finally:
             self._meter.__exit__(kind, error, trace)
             if kind is not None:
-                self._client.request("DELETE", f"/v1/image-uploads/{segment(self.ident)}")
+                self._client.delete(f"/v1/image-uploads/{segment(self.ident)}")
 
     def write(self, data: bytes) -> int:
         """Take bytes; they are sent a piece at a time."""

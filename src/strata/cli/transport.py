@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import http.client
 import os
-import socket
 import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from strata.client.wire import UnixConnection
 from strata.core.errors import BadRequest, Unavailable
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ class Endpoint:
         """An open connection, or ``ServiceAway`` with how to start the service."""
         connection: http.client.HTTPConnection
         if self.path:
-            connection = _UnixConnection(self.path, timeout)
+            connection = UnixConnection(self.path, timeout)
         else:
             connection = http.client.HTTPSConnection(self.host, self.port, timeout=timeout, context=credentials.tls())
         try:
@@ -150,21 +150,3 @@ class Endpoint:
             hint="is it running? 'strata up' starts a fleet to try, 'strata serve' the service; "
             "--url or STRATA_URL says where it is",
         )
-
-
-class _UnixConnection(http.client.HTTPConnection):
-    """HTTP over a unix socket."""
-
-    def __init__(self, path: str, timeout: float) -> None:
-        super().__init__("localhost", timeout=timeout)
-        self._path = path
-
-    def connect(self) -> None:
-        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            sock.settimeout(self.timeout)
-            sock.connect(self._path)
-        except BaseException:
-            sock.close()
-            raise
-        self.sock = sock

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -31,7 +30,7 @@ class Cluster:
         Sent with a key of its own, so that a lost answer makes no second job; with ``key``, the same key again is the
         same job."""
         body = document_of(what, dict(fields))
-        headers = {"Idempotency-Key": key or uuid.uuid4().hex}
+        headers = {"Idempotency-Key": key or os.urandom(16).hex()}
         return Job(self._wire, self._wire.ask("POST", "/v1/jobs", body=body, headers=headers, again=True))
 
     def explain(self, what: Sequence[str] | str | Mapping[str, Any], **fields: Any) -> Json:
@@ -56,7 +55,7 @@ class Cluster:
                 "limit": 1000,
                 "cursor": cursor,
             }
-            page: Json = self._wire.ask("GET", "/v1/jobs", query=query)
+            page: Json = self._wire.ask("GET", "/v1/jobs", params=query)
             yield from (Job(self._wire, data) for data in page["items"])
             cursor = page["next"]
             if not cursor:

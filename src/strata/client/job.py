@@ -63,7 +63,7 @@ class Job:
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             left = _WAIT if deadline is None else max(0.0, min(_WAIT, deadline - time.monotonic()))
-            self.data = self._wire.ask("GET", self._path("/wait"), query={"timeout": left})
+            self.data = self._wire.ask("GET", self._path("/wait"), params={"timeout": left})
             if self.ended:
                 return self
             if deadline is not None and time.monotonic() >= deadline:
@@ -81,7 +81,7 @@ class Job:
         text, offset = "", 0
         while True:
             query = {"task": task, "stream": "stderr" if stderr else "stdout", "offset": offset}
-            part: Json = self._wire.ask("GET", self._path("/log"), query=query)
+            part: Json = self._wire.ask("GET", self._path("/log"), params=query)
             text += str(part["text"])
             if part["end"] or part["next"] == offset:
                 return text

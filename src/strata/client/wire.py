@@ -8,8 +8,8 @@ import json
 import socket
 import ssl
 import time
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode, urlsplit
 
 from strata.client.errors import Denied, NotFound, ServiceAway, StrataError
@@ -39,7 +39,7 @@ class Wire:
         path: str,
         *,
         body: object = None,
-        query: Mapping[str, object] | None = None,
+        params: Mapping[str, object] | None = None,
         headers: Mapping[str, str] | None = None,
         again: bool = False,
     ) -> Any:
@@ -53,7 +53,7 @@ class Wire:
             last = attempt + 1 == _READS or not (again or method == "GET")
             try:
                 with contextlib.closing(self._connect(self._timeout)) as connection:
-                    connection.request(method, path + _query(query), body=payload, headers=sent)
+                    connection.request(method, path + query(params), body=payload, headers=sent)
                     response = connection.getresponse()
                     raw = response.read()
             except (OSError, http.client.HTTPException) as error:
@@ -67,20 +67,20 @@ class Wire:
             return json.loads(raw) if raw else None
         raise AssertionError("the last attempt returns or raises")
 
-    def events(self, path: str, query: Mapping[str, object] | None = None) -> Iterator[Json]:
+    def events(self, path: str, params: Mapping[str, object] | None = None) -> Iterator[Json]:
         """The data of server-sent events; a connection that breaks is taken up after the last one seen."""
         last, broken = "", 0
         while True:
             headers = {**self._headers, "Accept": "text/event-stream"} | ({"Last-Event-ID": last} if last else {})
             try:
                 with contextlib.closing(self._connect(_SILENCE)) as connection:
-                    connection.request("GET", path + _query(query), headers=headers)
+                    connection.request("GET", path + query(params), headers=headers)
                     response = connection.getresponse()
                     if response.status != 200:
                         raise problem(response.status, response.read())
-                    for ident, data in _events(response):
-                        last, broken = ident or last, 0
-                        yield data
+                    for event in read_events(response):
+                        last, broken = event.id or last, 0
+                        yield json.loads(event.data)
             except (OSError, http.client.HTTPException) as error:
                 if broken >= _READS:
                     raise ServiceAway(f"no answer: {error}", where=path) from None
@@ -89,20 +89,27 @@ class Wire:
 
     def _connect(self, timeout: float) -> http.client.HTTPConnection:
         if self._parts.scheme == "unix":
-            return _UnixConnection(self._parts.path, timeout)
+            return UnixConnection(self._parts.path, timeout)
         host = self._parts.hostname or ""
         return http.client.HTTPSConnection(host, self._parts.port or 443, timeout=timeout, context=self._context)
 
 
-class _UnixConnection(http.client.HTTPConnection):
+class UnixConnection(http.client.HTTPConnection):
+    """HTTP over a unix socket."""
+
     def __init__(self, path: str, timeout: float) -> None:
         super().__init__("localhost", timeout=timeout)
         self._path = path
 
     def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(self._path)
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            sock.settimeout(self.timeout)
+            sock.connect(self._path)
+        except BaseException:
+            sock.close()
+            raise
+        self.sock = sock
 
 
 def problem(status: int, raw: bytes) -> StrataError:
@@ -117,24 +124,39 @@ def problem(status: int, raw: bytes) -> StrataError:
     return kind(detail, status=status, where=str(told.get("where") or ""), hint=str(told.get("hint") or ""))
 
 
-def _query(query: Mapping[str, object] | None) -> str:
+def query(params: Mapping[str, object] | None) -> str:
+    """``?a=b`` without the parameters that are None or empty; booleans as the API writes them."""
     given = {
         name: str(value).lower() if isinstance(value, bool) else str(value)
-        for name, value in (query or {}).items()
+        for name, value in (params or {}).items()
         if value is not None and value != ""
     }
     return "?" + urlencode(given, quote_via=quote) if given else ""
 
 
-def _events(response: http.client.HTTPResponse) -> Iterator[tuple[str, Json]]:
-    ident, data = "", ""
-    for raw in response:
+class Event(NamedTuple):
+    """One server-sent event; ``data`` as it came, until somebody decodes it."""
+
+    id: str
+    kind: str
+    data: Any
+
+
+def read_events(lines: Iterable[bytes]) -> Iterator[Event]:
+    """The events of a text/event-stream; comments are keep-alives, an event cut off in the middle is dropped."""
+    identity, kind, data = "", "", list[str]()
+    for raw in lines:
         line = raw.decode("utf-8", "replace").rstrip("\r\n")
+        if not line:
+            if data:
+                yield Event(identity, kind or "message", "\n".join(data))
+            kind, data = "", []
+            continue
         field, _, value = line.partition(":")
-        if field == "id":
-            ident = value.strip()
-        elif field == "data":
-            data += value.removeprefix(" ")
-        elif not line and data:
-            yield ident, json.loads(data)
-            data = ""
+        value = value.removeprefix(" ")
+        if field == "data":
+            data.append(value)
+        elif field == "event":
+            kind = value
+        elif field == "id":
+            identity = value

@@ -10,7 +10,7 @@ import click
 from strata.cli import exits
 from strata.cli import listing as ls
 from strata.cli.output import many
-from strata.cli.session import Session, pass_session
+from strata.cli.session import Session
 from strata.daemon import CONFIG_FILE
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ FIELDS = (
     help=f"The configuration file. Default: {CONFIG_FILE}, if there is one.",
 )
 @ls.listing(FIELDS)
-@pass_session
 def doctor(session: Session, config: Path | None, view: ls.Listing) -> None:
     """Check this host, and say how to mend each finding. It looks at programs, ports, clock, certificates, names, disk,
     and the service itself. Exit code 1 if something is bad. Changes nothing.

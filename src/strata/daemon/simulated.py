@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from strata.daemon.settings import SimulatedSettings
 from strata.fleet.fleet import Fleet
 from strata.hardware.bmc.redfish.client import Credentials
@@ -33,11 +35,7 @@ async def open_simulated(fleet: Fleet) -> None:
     power = FleetPower(address, SIMULATED_ACCOUNT)
     fleet.put(BulkSource(power.read, power.close, prefix=address))
     fleet.put(VirtualNodes(fleet.settings.state_dir / "inband"))
-
-    async def begin() -> None:
-        await _register(fleet)
-
-    fleet.begin(begin)
+    fleet.begin(partial(_register, fleet))
 
 
 async def _register(fleet: Fleet) -> None:

@@ -118,7 +118,6 @@ class Goal:
         careful: bool = True,
         limit: int = 200_000,
     ) -> None:
-        self.space = space
         self.limit = limit
         self.wanted = tuple((at, space.mask(at, want)) for at, want in enumerate(desires) if want is not None)
         self.means = means or desires

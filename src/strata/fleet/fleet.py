@@ -99,7 +99,7 @@ class Fleet:
         """What is to forget all that is older than a time (Unix seconds)."""
         self.reloads: list[Callable[[], None]] = []
         """What is to be done once ``settings`` has taken over what a running service can from the file."""
-        self._begins: list[Callable[[], Awaitable[None]]] = []
+        self._begins: list[Callable[[], Awaitable[object]]] = []
 
     # putting together
 
@@ -158,7 +158,7 @@ class Fleet:
         self.parts.push_async_callback(part.stop)
         return part
 
-    def begin(self, work: Callable[[], Awaitable[None]]) -> None:
+    def begin(self, work: Callable[[], Awaitable[object]]) -> None:
         """Have ``work`` done once the registry is loaded and the engine runs, in the order of these calls."""
         self._begins.append(work)
 

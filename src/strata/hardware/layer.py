@@ -199,7 +199,7 @@ def _alerts_of_alarms(fleet: Fleet, hub: EventHub, bmcs: Bmcs) -> Callable[[Alar
         event = event_of(alarm)
         if alarm.kind == "look-failed" and alarm.about == BmcDriver.name:
             index = fleet.registry.find(alarm.node)
-            node = fleet.registry.roster.nodes[index] if index >= 0 else None
+            node = fleet.registry.nodes[index] if index >= 0 else None
             if node is not None and not node.bmc:
                 return  # there is none to be silent
             site = hub.site_of(node.bmc) if node is not None else None
@@ -238,7 +238,7 @@ def _consoles(fleet: Fleet, reach: Reach, hub: EventHub, log: ConsoleLog) -> tup
         """Name → where its console is, of the nodes that this process looks after."""
         if not settings.consoles:
             return {}
-        return {n.name: n.bmc for n in registry.roster.nodes if n is not None and n.bmc and mine(n.name)}
+        return {n.name: n.bmc for n in registry.nodes if n is not None and n.bmc and mine(n.name)}
 
     room = CaptureSettings(most=share("consoles", most=CaptureSettings().most))
     capture = ConsoleCapture(log, reach.bmcs.open, captured, settings=room, turn=fleet.background.turn)
@@ -257,5 +257,5 @@ def _consoles(fleet: Fleet, reach: Reach, hub: EventHub, log: ConsoleLog) -> tup
 def _sender(fleet: Fleet) -> Callable[[str], str | None]:
     """Which node a datagram is from: the label ``address`` of nodes says."""
     registry = fleet.registry
-    nodes = registry.kept(lambda: {n.labels.get("address"): n.name for n in registry.roster.nodes if n is not None})
+    nodes = registry.kept(lambda: {n.labels.get("address"): n.name for n in registry.nodes if n is not None})
     return lambda address: nodes().get(address)

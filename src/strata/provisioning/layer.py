@@ -204,7 +204,7 @@ def _led_for(fleet: Fleet) -> Callable[[str], float]:
 async def _follow_nodes(fleet: Fleet, directory: Directory) -> None:
     """Keep the directory level with the registry."""
     registry = fleet.registry
-    level = registry.kept(lambda: directory.update(node for node in registry.roster.nodes if node is not None))
+    level = registry.kept(lambda: directory.update(node for node in registry.nodes if node is not None))
     while True:
         level()
         await asyncio.sleep(_REFRESH)

@@ -74,14 +74,8 @@ class Records(Generic[R]):
         self._decode = msgspec.msgpack.Decoder(type_).decode
         self._found: dict[str, R] = {}
         self._followed = Followed(store, self._prefix, self._take, self._clear)
-
-    async def start(self) -> None:
-        """Load them, and follow their changes."""
-        await self._followed.start()
-
-    async def stop(self) -> None:
-        """Follow no more."""
-        await self._followed.stop()
+        self.start = self._followed.start
+        self.stop = self._followed.stop
 
     # reading
 

@@ -64,7 +64,6 @@ def virtual() -> None:
 )
 @DIRECTORY
 @ls.json_option
-@pass_session
 def create(
     session: Session,
     nodes: int,
@@ -108,7 +107,6 @@ def create(
 )
 @DIRECTORY
 @ls.json_option
-@pass_session
 def add(session: Session, count: int, uefi: int, directory: Path | None, as_json: bool) -> None:
     """Add machines to a chassis, off at first. In a cluster of 'strata up' they are nodes at once, and boot.
 
@@ -135,7 +133,6 @@ def add(session: Session, count: int, uefi: int, directory: Path | None, as_json
 @virtual.command("list")
 @DIRECTORY
 @ls.listing(FIELDS, sort="name")
-@pass_session
 def list_(session: Session, directory: Path | None, view: ls.Listing) -> None:
     """List the nodes of a chassis and which of them run.
 
@@ -252,7 +249,6 @@ def run(session: Session, argv: tuple[str, ...], directory: Path | None) -> None
 @virtual.command()
 @DIRECTORY
 @ls.json_option
-@pass_session
 def destroy(session: Session, directory: Path | None, as_json: bool) -> None:
     """Destroy a chassis: every node, process, device and file of it. Doing it twice is fine.
 

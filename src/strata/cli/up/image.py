@@ -56,7 +56,7 @@ def make(out: Output, client: Client, image: Image) -> None:
         with Meter(out, f"image {image.reference}", every=0) as meter:
             job = followed(client, lambda line: meter.update(0, 0, line), work)
     except KeyboardInterrupt:
-        client.request("POST", f"/v1/operations/{segment(work['operation']['id'])}/cancel")
+        client.post(f"/v1/operations/{segment(work['operation']['id'])}/cancel")
         raise
     must_be_done(job, image.reference)
     if not kept.is_file():
@@ -79,7 +79,7 @@ def put_set(client: Client, name: str, body: Json) -> None:
     try:
         client.get(f"/v1/personalities/{name}")
     except NotFound:
-        client.request("PUT", f"/v1/personalities/{name}", body=body)
+        client.put(f"/v1/personalities/{name}", body)
 
 
 def login_files(login_key: str) -> list[Json]:
@@ -108,7 +108,7 @@ def _begin(out: Output, client: Client, image: Image, kept: Path) -> Json:
                     shutil.copy(program(name), folder)
             body["upload"] = send_recipe(client, out, recipe)
         path = "/v1/image-builds"
-    work: Json = client.request("POST", path, body=body).body
+    work: Json = client.post(path, body)
     return work
 
 

@@ -73,7 +73,7 @@ def bring_to_ready(session: Session, client: Client, timeout: float, *, feeds: b
     nodes = {"name": DOCUMENT, "select": " ".join(f"!role:{role}" for role in roles) or "*", "set": GOAL}
     feeders = [{"name": f"{DOCUMENT}-{role}", "select": f"role:{role}", "set": {"power": ["on"]}} for role in roles]
     body: Json = {"documents": [nodes, *feeders], "prune": False, "dry_run": False}
-    applied = client.request("POST", "/v1/apply", body=body).body
+    applied = client.post("/v1/apply", body)
     revision = int(applied["revision"])
     return wait(client, "*", session.out, timeout=timeout, revision=revision, patience=SEEN_AGAIN)
 

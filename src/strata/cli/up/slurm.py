@@ -130,7 +130,7 @@ def save_power(directory: Path, chassis: Description, idle: float) -> None:
 def connect(client: Client, directory: Path) -> None:
     """Have Strata ask it before anything is done to a node that could hurt a job."""
     spec: Json = {"kind": "slurm", "env": {"SLURM_CONF": str(directory / FOLDER / CONF)}}
-    client.request("PUT", f"/v1/workloads/{NAME}", body=spec)
+    client.put(f"/v1/workloads/{NAME}", spec)
 
 
 def give_key(client: Client, directory: Path, group: str) -> None:
@@ -145,10 +145,10 @@ def give_key(client: Client, directory: Path, group: str) -> None:
     try:
         identity = client.get("/v1/secret-identity")
     except NotFound:
-        identity = client.request("POST", "/v1/secret-identity", body={}).body
+        identity = client.post("/v1/secret-identity", {})
     value = (directory / FOLDER / KEY).read_bytes()
     secret: Json = {"select": f"@{group}", "age": encrypt(value, [identity["recipient"]])}
-    client.request("PUT", f"/v1/secrets/{SECRET}", body=secret)
+    client.put(f"/v1/secrets/{SECRET}", secret)
 
 
 def make_set(client: Client, directory: Path, chassis: Description, login_key: str) -> None:

@@ -173,7 +173,7 @@ def bring_up(
         slurm.save_power(directory, _described(directory), idle_off)
     if idle_off == 0:  # nobody else would switch on what Slurm has switched off
         off: Json = {"select": ",".join(_known(client, directory)), "unset": ["power"]}
-        client.request("POST", "/v1/desires", body=off)
+        client.post("/v1/desires", off)
     if nodes is not None and 0 < there < nodes:
         session.out.note(f"added {fold(add(client, directory, nodes - there, uefi or 0))}")
     return client
@@ -193,9 +193,9 @@ def add(client: Client, directory: Path, count: int, uefi: int) -> list[str]:
     if ours:
         site.describe(client, directory, _machine((*before, *more), _goal(directory)), f"Add {fold(names)}")
         return names
-    client.request("POST", "/v1/nodes", body={"nodes": _nodes(more, len(before) + 1)})
+    client.post("/v1/nodes", {"nodes": _nodes(more, len(before) + 1)})
     with contextlib.suppress(NotFound):  # who deleted the group wants something else of the nodes
-        client.request("POST", f"/v1/groups/{GROUP}/members", body={"add": ",".join(names)})
+        client.post(f"/v1/groups/{GROUP}/members", {"add": ",".join(names)})
     return names
 
 
@@ -319,7 +319,7 @@ def _give_password(client: Client, directory: Path, chassis: Description) -> Non
 
     secret = (directory / bg.CHASSIS / PASSWORD).read_text(encoding="ascii").strip()
     credential: Json = {"pattern": "default", "user": chassis.user, "password": secret}
-    client.request("PUT", "/v1/hardware/credentials", body=credential)
+    client.put("/v1/hardware/credentials", credential)
 
 
 def _machine(machines: Sequence[MachineDescription], goal: Mapping[str, str]) -> Machine:

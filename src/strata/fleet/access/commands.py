@@ -10,7 +10,7 @@ import click
 
 from strata.cli import listing as ls
 from strata.cli.named import Named
-from strata.cli.session import Session, pass_session
+from strata.cli.session import Session
 from strata.cli.times import DURATION, when
 from strata.cli.words import complete_group, segment
 from strata.core.errors import BadRequest
@@ -26,10 +26,10 @@ TOKENS = (
     ls.plain("id"),
     ls.plain("role"),
     ls.Field("scope", lambda item: ",".join(item.get("scope", ())) or "all"),
-    ls.Field("created", lambda item: when(item["created"]), key=lambda item: item["created"]),
-    ls.Field("expires", lambda item: when(item["expires"]), key=lambda item: item["expires"]),
+    ls.moment("created"),
+    ls.moment("expires"),
     ls.plain("author"),
-    ls.Field("note", lambda item: item.get("note") or "-"),
+    ls.plain("note"),
 )
 
 CERTIFICATES = (
@@ -37,7 +37,7 @@ CERTIFICATES = (
     ls.plain("name"),
     ls.plain("role"),
     ls.Field("scope", lambda item: ",".join(item.get("scope", ())) or "all"),
-    ls.Field("expires", lambda item: when(item["expires"]), key=lambda item: item["expires"]),
+    ls.moment("expires"),
     ls.plain("author"),
     ls.plain("revoked"),
 )
@@ -81,7 +81,6 @@ def _limits(ttl: str) -> Callable[[ls.F], ls.F]:
 @click.option("--note", default="", help="What it is for.")
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write it there (0600).")
 @ls.json_option
-@pass_session
 def create_token(
     session: Session,
     role: str,
@@ -101,7 +100,7 @@ def create_token(
     if output is not None:
         _refuse_existing(output)
     body = {"role": role, "scope": list(scope), "ttl": int(ttl), "note": note, **({"name": name} if name else {})}
-    made: Json = session.client.request("POST", "/v1/auth/tokens", body=body).body
+    made: Json = session.client.post("/v1/auth/tokens", body)
     about: Json = made["view"]
     if output is not None:
         _write_secret(output, made["token"] + "\n")
@@ -121,7 +120,6 @@ _TOKENS.list("List tokens, without their secrets.", "strata auth token list --ma
 @token.command("revoke")
 @click.argument("identity", metavar="ID")
 @ls.json_option
-@pass_session
 def revoke_token(session: Session, identity: str, as_json: bool) -> None:
     """Revoke a token, at once.
 
@@ -130,7 +128,7 @@ def revoke_token(session: Session, identity: str, as_json: bool) -> None:
     """
     if identity.startswith("strata_"):
         raise click.UsageError("give the token's ID, not the token itself: strata auth token list")
-    session.client.request("DELETE", f"/v1/auth/tokens/{segment(identity)}")
+    session.client.delete(f"/v1/auth/tokens/{segment(identity)}")
     session.out.answer(as_json, {"revoked": identity}, f"revoked token {identity}")
 
 
@@ -147,7 +145,6 @@ def revoke_token(session: Session, identity: str, as_json: bool) -> None:
     help="Where NAME.crt, NAME.key (0600) and NAME.ca.crt go.",
 )
 @ls.json_option
-@pass_session
 def create_cert(
     session: Session,
     name: str,
@@ -174,7 +171,7 @@ def create_cert(
             raise BadRequest("cannot read the request; it must be a PEM file", where=str(csr)) from None
         if not body["csr"].strip():
             raise BadRequest("the request is empty; it must be a PEM file", where=str(csr))
-    made: Json = session.client.request("POST", "/v1/auth/certificates", body=body).body
+    made: Json = session.client.post("/v1/auth/certificates", body)
     for part, path in files.items():
         _write_secret(path, made[part])
     paths = {part: str(path) for part, path in files.items()}
@@ -196,20 +193,18 @@ _CERTIFICATES.list(
 @cert.command("revoke")
 @click.argument("serial")
 @ls.json_option
-@pass_session
 def revoke_cert(session: Session, serial: str, as_json: bool) -> None:
     """Revoke a certificate by its serial number, at once.
 
     \b
     Example: strata auth cert revoke 5A0C44E1
     """
-    session.client.request("DELETE", f"/v1/auth/certificates/{segment(serial)}")
+    session.client.delete(f"/v1/auth/certificates/{segment(serial)}")
     session.out.answer(as_json, {"revoked": serial}, f"revoked certificate {serial}")
 
 
 @auth.command()
 @ls.json_option
-@pass_session
 def whoami(session: Session, as_json: bool) -> None:
     """Show who you are to the service, and what you may do.
 

@@ -10,15 +10,15 @@ import click
 from strata.cli import exits
 from strata.cli import listing as ls
 from strata.cli.output import many
-from strata.cli.session import LONG, Session, pass_session
-from strata.cli.times import WHEN, when
+from strata.cli.session import LONG, Session
+from strata.cli.times import WHEN
 
 if TYPE_CHECKING:
     from strata.cli.client import Json
 
 FIELDS = (
     ls.number("seq"),
-    ls.Field("time", lambda item: when(item["time"]), key=lambda item: item["time"]),
+    ls.moment("time"),
     ls.plain("author"),
     ls.plain("action"),
     ls.plain("target"),
@@ -43,7 +43,6 @@ def audit() -> None:
     help="Show at most this many records, the newest.",
 )
 @ls.listing(FIELDS)
-@pass_session
 def list_(session: Session, first: int, since: float | None, limit: int, view: ls.Listing) -> None:
     """List records, the newest last.
 
@@ -56,7 +55,6 @@ def list_(session: Session, first: int, since: float | None, limit: int, view: l
 
 @audit.command()
 @ls.json_option
-@pass_session
 def verify(session: Session, as_json: bool) -> None:
     """Check the chain of hashes over the whole log; exit code 1 if it is broken.
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 import click
 
 from strata.cli import listing as ls
-from strata.cli.session import Session, pass_session
-from strata.cli.times import when
+from strata.cli.session import Session
 from strata.cli.words import complete_group, complete_node, items, segment
 
 FIELDS = (
     ls.plain("scope"),
     ls.plain("reason"),
     ls.plain("author"),
-    ls.Field("since", lambda item: when(item["since"]), key=lambda item: item["since"]),
+    ls.moment("since"),
 )
 
 
@@ -29,7 +28,6 @@ def _scope(group: str | None, node: str | None) -> str:
 @click.option("--reason", help="Why; others will read it.")
 @click.option("--list", "listing", is_flag=True, help="Show the brakes that are on.")
 @ls.listing(FIELDS, sort="scope")
-@pass_session
 def freeze(
     session: Session, group: str | None, node: str | None, reason: str | None, listing: bool, view: ls.Listing
 ) -> None:
@@ -46,7 +44,7 @@ def freeze(
     if not reason:
         raise click.UsageError("say why with --reason (or --list the brakes that are on)")
     scope = _scope(group, node)
-    answer = session.client.request("POST", "/v1/freezes", body={"scope": scope, "reason": reason}).body
+    answer = session.client.post("/v1/freezes", {"scope": scope, "reason": reason})
     if view.json:
         session.out.json(answer)
     else:
@@ -57,7 +55,6 @@ def freeze(
 @click.option("--group", shell_complete=complete_group, help="Only this group.")
 @click.option("--node", shell_complete=complete_node, help="Only this node, or each of a nodeset.")
 @ls.json_option
-@pass_session
 def thaw(session: Session, group: str | None, node: str | None, as_json: bool) -> None:
     """Undo 'strata freeze' or 'strata emergency-off': let automation go on.
 
@@ -70,7 +67,7 @@ def thaw(session: Session, group: str | None, node: str | None, as_json: bool) -
 
     scope = _scope(group, node)
     for one in [f"node:{name}" for name in expand(node)] if node and not group else [scope]:
-        session.client.request("DELETE", f"/v1/freezes/{segment(one)}")
+        session.client.delete(f"/v1/freezes/{segment(one)}")
     session.out.answer(as_json, {"thawed": scope}, f"thawed: {scope}")
 
 

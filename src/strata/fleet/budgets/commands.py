@@ -8,7 +8,7 @@ import click
 
 from strata.cli import listing as ls
 from strata.cli.named import Named
-from strata.cli.session import Session, pass_session
+from strata.cli.session import Session
 
 if TYPE_CHECKING:
     from strata.cli.client import Json
@@ -30,8 +30,8 @@ FIELDS = (
     _number("limit"),
     _number("percent"),
     _number("rate"),
-    ls.Field("author", lambda item: item["author"] or "-"),
-    ls.Field("doc", lambda item: item["doc"] or "-", shown=False),
+    ls.plain("author"),
+    ls.plain("doc", shown=False),
 )
 
 
@@ -60,7 +60,6 @@ BUDGETS.show("Show one budget.", "strata budget show disruption")
 )
 @click.option("--rate", type=float, default=None, metavar="R", help="The most starts a second.")
 @ls.json_option
-@pass_session
 def set_(
     session: Session, name: str, limit: float | None, percent: float | None, rate: float | None, as_json: bool
 ) -> None:
@@ -71,18 +70,17 @@ def set_(
     """
     said = {"limit": limit, "percent": percent, "rate": rate}
     body = {number: value for number, value in said.items() if value is not None}
-    BUDGETS.report(session, session.client.request("PUT", BUDGETS.path(name), body=body).body, as_json)
+    BUDGETS.report(session, session.client.put(BUDGETS.path(name), body), as_json)
 
 
 @budget.command()
 @click.argument("name")
 @ls.json_option
-@pass_session
 def reset(session: Session, name: str, as_json: bool) -> None:
     """Go back to the numbers that the model declares.
 
     \b
     Example: strata budget reset disruption
     """
-    session.client.request("DELETE", BUDGETS.path(name))
+    session.client.delete(BUDGETS.path(name))
     session.out.answer(as_json, {"reset": name}, f"budget {name} has the numbers that the model declares")

@@ -30,14 +30,8 @@ class BudgetService:
         self.records = fleet.records(
             BudgetNumbers, kind=KIND, listed_by="strata budget list", changed=lambda name, _: self._in_force(name)
         )
-
-    async def start(self) -> None:
-        """Load the site's numbers, and follow their changes."""
-        await self.records.start()
-
-    async def stop(self) -> None:
-        """Follow no more. What is in force stays."""
-        await self.records.stop()
+        self.start = self.records.start
+        self.stop = self.records.stop  # what is in force stays
 
     async def all(self, who: Principal) -> Sequence[BudgetView]:
         """All budgets, with the numbers that are in force."""

@@ -6,7 +6,7 @@ import click
 
 from strata.cli import listing as ls
 from strata.cli.named import Named
-from strata.cli.session import Session, pass_session
+from strata.cli.session import Session
 from strata.cli.words import complete_group, complete_select
 from strata.core.errors import Conflict
 
@@ -14,7 +14,7 @@ FIELDS = (
     ls.plain("name"),
     ls.number("count"),
     ls.plain("members"),
-    ls.Field("description", lambda item: item.get("description") or "-"),
+    ls.plain("description"),
     ls.number("revision", shown=False),
 )
 
@@ -35,7 +35,6 @@ GROUPS.delete("Delete a group; its nodes stay.", "strata group delete gpu")
 @click.argument("members", nargs=-1, shell_complete=complete_select)
 @click.option("--description", default="", help="What it is for.")
 @ls.json_option
-@pass_session
 def create(session: Session, name: str, members: tuple[str, ...], description: str, as_json: bool) -> None:
     """Create a group; exit code 5 if it is there already.
 
@@ -60,7 +59,6 @@ def create(session: Session, name: str, members: tuple[str, ...], description: s
 @click.argument("name", shell_complete=complete_group)
 @click.argument("members", nargs=-1, required=True, shell_complete=complete_select)
 @ls.json_option
-@pass_session
 def add(session: Session, name: str, members: tuple[str, ...], as_json: bool) -> None:
     """Add nodes to a group.
 
@@ -74,7 +72,6 @@ def add(session: Session, name: str, members: tuple[str, ...], as_json: bool) ->
 @click.argument("name", shell_complete=complete_group)
 @click.argument("members", nargs=-1, required=True, shell_complete=complete_select)
 @ls.json_option
-@pass_session
 def remove(session: Session, name: str, members: tuple[str, ...], as_json: bool) -> None:
     """Take nodes out of a group.
 
@@ -85,5 +82,4 @@ def remove(session: Session, name: str, members: tuple[str, ...], as_json: bool)
 
 
 def _members(session: Session, name: str, change: dict[str, str], as_json: bool) -> None:
-    reply = session.client.request("POST", f"{GROUPS.path(name)}/members", body=change)
-    GROUPS.report(session, reply.body, as_json)
+    GROUPS.report(session, session.client.post(f"{GROUPS.path(name)}/members", change), as_json)

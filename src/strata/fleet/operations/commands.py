@@ -10,8 +10,8 @@ import click
 from strata.cli import exits
 from strata.cli import listing as ls
 from strata.cli.output import state_colour
-from strata.cli.session import Session, pass_session
-from strata.cli.times import DURATION, when
+from strata.cli.session import Session
+from strata.cli.times import DURATION
 from strata.cli.words import complete_operation, segment
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ FIELDS = (
     ls.number("failed"),
     ls.number("total"),
     ls.plain("author"),
-    ls.Field("created", lambda item: when(item["created"]), key=lambda item: item["created"]),
-    ls.Field("finished", lambda item: when(item.get("finished")), key=lambda item: item.get("finished") or 0),
+    ls.moment("created"),
+    ls.moment("finished"),
 )
 
 
@@ -40,7 +40,6 @@ def operation() -> None:
     "--limit", type=click.IntRange(min=1), default=100, show_default=True, help="Show at most this many, the newest."
 )
 @ls.listing(FIELDS)
-@pass_session
 def list_(session: Session, limit: int, view: ls.Listing) -> None:
     """List operations, the newest first.
 
@@ -53,7 +52,6 @@ def list_(session: Session, limit: int, view: ls.Listing) -> None:
 @operation.command()
 @click.argument("ident", metavar="OPERATION", shell_complete=complete_operation)
 @ls.json_option
-@pass_session
 def show(session: Session, ident: str, as_json: bool) -> None:
     """Show one operation and its first errors.
 
@@ -66,7 +64,6 @@ def show(session: Session, ident: str, as_json: bool) -> None:
 @operation.command()
 @click.argument("ident", metavar="OPERATION", shell_complete=complete_operation)
 @ls.json_option
-@pass_session
 def cancel(session: Session, ident: str, as_json: bool) -> None:
     """Ask an operation to stop; what it has done stays done.
 
@@ -75,7 +72,7 @@ def cancel(session: Session, ident: str, as_json: bool) -> None:
     """
     from strata.cli.progress import FINISHED
 
-    found = session.client.request("POST", f"/v1/operations/{segment(ident)}/cancel").body
+    found = session.client.post(f"/v1/operations/{segment(ident)}/cancel")
     _report(session, found, as_json)
     if found["state"] not in FINISHED:
         session.out.note(f"asked to stop; it ends after what it does now: strata operation wait {found['id']}")
@@ -85,7 +82,6 @@ def cancel(session: Session, ident: str, as_json: bool) -> None:
 @click.argument("ident", metavar="OPERATION", shell_complete=complete_operation)
 @click.option("--timeout", type=DURATION, default="1d", show_default=True, help="Wait at most this long.")
 @ls.json_option
-@pass_session
 def wait(session: Session, ident: str, timeout: float, as_json: bool) -> None:
     """Wait until an operation has ended. The exit code is 1 if it failed, was cancelled, or takes longer.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 
 from strata.fleet.access.authority import Authority
 from strata.fleet.access.sealing import Seal
@@ -35,11 +36,7 @@ async def open_peers(fleet: Fleet, url: str, signing: str) -> None:
     fleet.parts.push_async_callback(client.close)
     leaders = LeaderClient(controller, peers, client)
     fleet.parts.push_async_callback(leaders.close)
-
-    async def begin() -> None:
-        await fleet.keep(peers)
-
-    fleet.begin(begin)
+    fleet.begin(partial(fleet.keep, peers))
     fleet.put(peers)
     fleet.put(leaders)
     fleet.put(PeerDoor(me.controller))

@@ -54,15 +54,9 @@ class Peers:
         self._opens = opens
         self._compared = compared
         self._found: dict[str, Peer] = {}
-        self._followed = Followed(store, PREFIX, self._take, self._found.clear)
-
-    async def start(self) -> None:
-        """Know the others from now on."""
-        await self._followed.start()
-
-    async def stop(self) -> None:
-        """End the watch. The own record ends with the lease."""
-        await self._followed.stop()
+        followed = Followed(store, PREFIX, self._take, self._found.clear)
+        self.start = followed.start
+        self.stop = followed.stop  # the own record ends with the lease
 
     def introduce(self) -> None:
         """Tell the others where this one is: its front door is open."""

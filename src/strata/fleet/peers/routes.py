@@ -6,7 +6,6 @@ is ``strata.fleet.access.authority``'s; what is answered is in the routes that l
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
@@ -15,7 +14,7 @@ from typing import Any
 import msgspec
 
 from strata.api.problem import MEDIA_TYPE, problem_of
-from strata.api.raw_body import Receive, whole_body
+from strata.api.raw_body import Receive, while_there, whole_body
 from strata.api.rights import CONTROLLER
 from strata.api.services import SERVICES
 from strata.core.errors import BadRequest, NotFound, Unauthenticated, Unavailable
@@ -86,18 +85,11 @@ async def _stream(pieces: AsyncIterator[bytes], receive: Receive, send: Send) ->
         begun = True
         await send(message)
 
-    gone = asyncio.ensure_future(_gone(receive))
-    sending = asyncio.ensure_future(_send_all(pieces, sent))
     try:
-        await asyncio.wait({gone, sending}, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in (gone, sending):
-            if not task.done():
-                task.cancel()
-        await asyncio.gather(gone, sending, return_exceptions=True)
-    if not sending.cancelled() and (error := sending.exception()) is not None:
+        await while_there(receive, _send_all(pieces, sent))
+    except Exception as error:
         if not begun:
-            raise error
+            raise
         # Returning without an end makes the server close the connection: the other one sees that something is missing.
         log.error("answer to a controller broken off", exc_info=error)
     return 200
@@ -112,8 +104,3 @@ async def _send_all(pieces: AsyncIterator[bytes], send: Send) -> None:
         async for piece in pieces:
             await send({"type": "http.response.body", "body": piece, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
-
-
-async def _gone(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass

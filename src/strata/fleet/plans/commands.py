@@ -11,13 +11,14 @@ from strata.cli import exits
 from strata.cli.listing import json_option
 from strata.cli.output import Column, many, state_colour
 from strata.cli.repository import OfRepository, of_repository
-from strata.cli.session import Session, pass_session
+from strata.cli.session import Session
 from strata.cli.words import complete_set, no_blank, select_help, split, wanted
 
 if TYPE_CHECKING:
     from strata.cli.client import Json
 
 
+@select_help
 @click.command(cls=OfRepository)
 @click.argument(
     "words",
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
 )
 @of_repository
 @json_option
-@pass_session
 def plan(session: Session, words: tuple[str, ...], files: tuple[Path, ...], as_json: bool) -> None:
     """Show what applying a repository, or setting desires, would do to nodes. Changes nothing.
 
@@ -66,7 +66,7 @@ def plan(session: Session, words: tuple[str, ...], files: tuple[Path, ...], as_j
 
 def dry_run(session: Session, request: Json, *, as_json: bool) -> int:
     """Ask for the plan and show it; the exit code."""
-    answer: Json = session.client.request("POST", "/v1/plan", body=request).body
+    answer: Json = session.client.post("/v1/plan", request)
     if as_json:
         session.out.json(answer)
     else:
@@ -106,6 +106,3 @@ def _way(found: Json) -> str:
     if steps and reason:
         return f"{steps} ({reason})"
     return steps or reason or "-"
-
-
-select_help(plan)

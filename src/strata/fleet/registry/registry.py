@@ -67,11 +67,6 @@ class Registry(Roster):
 
     # nodes
 
-    @property
-    def roster(self) -> Roster:
-        """The nodes alone."""
-        return self
-
     def kept(self, make: Callable[[], _Made]) -> Callable[[], _Made]:
         """Gives what is made of the nodes' descriptions: the same until one of them is new, changed or gone."""
         stamp, made = (-1, -1), list[_Made]()

@@ -21,6 +21,7 @@ _SUBJECTS = ("node", "nodes", "scope", "key", "name", "id")
 _SHOWN = {*_SUBJECTS, "time", "since", "gone", "count", "controller", "variable", "old", "new", "source", "cause"}
 
 
+@select_help
 @click.command()
 @click.argument("select", nargs=-1, callback=no_blank, shell_complete=complete_select)
 @click.option("--since", type=click.IntRange(min=0), help="Begin at this revision. Default: now.")
@@ -88,6 +89,3 @@ def _words(kind: str, data: Json) -> Iterator[str]:
     for key, value in data.items():
         if key not in _SHOWN and value not in ("", None):
             yield f"{key}={value}"
-
-
-select_help(watch)

@@ -8,7 +8,7 @@ import click
 
 from strata.cli import listing as ls
 from strata.cli.output import many
-from strata.cli.session import Session, pass_session
+from strata.cli.session import Session
 from strata.cli.times import when
 from strata.cli.words import complete_alert, segment
 
@@ -34,8 +34,8 @@ FIELDS = (
     ls.plain("severity", colour=severity_colour),
     ls.plain("state"),
     ls.Field("subject", subject),
-    ls.Field("first", lambda item: when(item["first"]), key=lambda item: item["first"]),
-    ls.Field("last", lambda item: when(item["last"]), key=lambda item: item["last"]),
+    ls.moment("first"),
+    ls.moment("last"),
     ls.number("count"),
     ls.plain("message"),
     ls.plain("by", shown=False),
@@ -58,7 +58,6 @@ def alert() -> None:
     "--limit", type=click.IntRange(min=1), default=1000, show_default=True, help="Show at most this many alerts."
 )
 @ls.listing(FIELDS)
-@pass_session
 def list_(session: Session, everything: bool, limit: int, view: ls.Listing) -> None:
     """List alerts, the worst first, then the newest.
 
@@ -73,7 +72,6 @@ def list_(session: Session, everything: bool, limit: int, view: ls.Listing) -> N
 @alert.command()
 @click.argument("ident", metavar="ID", shell_complete=complete_alert)
 @ls.json_option
-@pass_session
 def show(session: Session, ident: str, as_json: bool) -> None:
     """Show one alert, open or over, with everything that is known of it. As much of its ID will do as no other
     alert has.
@@ -109,7 +107,6 @@ def show(session: Session, ident: str, as_json: bool) -> None:
 @click.option("--all", "everything", is_flag=True, help="Every alert that is open now.")
 @click.option("--note", default="", help="What is being done about it.")
 @ls.json_option
-@pass_session
 def ack(session: Session, idents: tuple[str, ...], everything: bool, note: str, as_json: bool) -> None:
     """Acknowledge alerts: say that you look after them. An alert that gets worse, or comes back, is open again. As much
     of an ID will do as no other alert has.
@@ -125,5 +122,5 @@ def ack(session: Session, idents: tuple[str, ...], everything: bool, note: str, 
     done: list[Json] = []
     for i in range(0, len(chosen), _AT_ONCE):
         body = {"ids": chosen[i : i + _AT_ONCE], "note": note}
-        done += session.client.request("POST", "/v1/alerts/acknowledge", body=body).body["items"]
+        done += session.client.post("/v1/alerts/acknowledge", body)["items"]
     session.out.answer(as_json, done, f"acknowledged {many(len(done), 'alert')}")

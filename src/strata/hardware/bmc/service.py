@@ -254,7 +254,7 @@ class BmcService:
     # -- helpers
 
     def _address(self, who: Principal, node: str) -> str:
-        found = self._fleet.registry.roster.nodes[self._fleet.index(who, node)]
+        found = self._fleet.registry.nodes[self._fleet.index(who, node)]
         return found.bmc if found is not None else ""
 
     def _bmc(self, who: Principal, node: str) -> Bmc:

@@ -11,8 +11,7 @@ import click
 from strata.cli import listing as ls
 from strata.cli.named import Named
 from strata.cli.output import many
-from strata.cli.session import Session, pass_session
-from strata.cli.times import when
+from strata.cli.session import Session
 from strata.cli.words import complete_select
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ FIELDS = (
     ls.plain("pattern"),
     ls.plain("user"),
     ls.number("used_by"),
-    ls.Field("changed", lambda item: when(item["changed"]), key=lambda item: item["changed"]),
+    ls.moment("changed"),
     ls.plain("author"),
     ls.plain("doubt"),
 )
@@ -48,7 +47,6 @@ _CREDENTIALS.list(
     help="Where the password is; '-' reads it from standard input. Default: ask for it.",
 )
 @ls.json_option
-@pass_session
 def set_(session: Session, pattern: str, user: str, password_file: Path | None, as_json: bool) -> None:
     """Set the credential of a BMC's address, a glob of addresses, or 'default'.
 
@@ -60,7 +58,7 @@ def set_(session: Session, pattern: str, user: str, password_file: Path | None, 
              pass bmc/n42 | strata hardware credentials set https://10.1.0.42 --user root --password-file -
     """
     body = {"pattern": pattern, "user": user, "password": _password(password_file)}
-    found: Json = session.client.request("PUT", "/v1/hardware/credentials", body=body).body
+    found: Json = session.client.put("/v1/hardware/credentials", body)
     session.out.answer(
         as_json, found, f"set for {found['pattern']}: user {found['user']}; {many(found['used_by'], 'node')} so far"
     )
@@ -69,28 +67,26 @@ def set_(session: Session, pattern: str, user: str, password_file: Path | None, 
 @credentials.command()
 @click.argument("pattern")
 @ls.json_option
-@pass_session
 def delete(session: Session, pattern: str, as_json: bool) -> None:
     """Forget the credential of a pattern. The BMCs keep their passwords.
 
     \b
     Example: strata hardware credentials delete '10.1.*'
     """
-    session.client.request("DELETE", "/v1/hardware/credentials", params={"pattern": pattern})
+    session.client.delete("/v1/hardware/credentials", params={"pattern": pattern})
     session.out.answer(as_json, {"deleted": pattern}, f"forgotten: {pattern}")
 
 
 @credentials.command()
 @click.argument("select", nargs=-1, required=True, shell_complete=complete_select)
 @ls.json_option
-@pass_session
 def rotate(session: Session, select: tuple[str, ...], as_json: bool) -> None:
     """Give the BMCs of nodes new random passwords, one each. Changes that were interrupted are finished.
 
     \b
     Example: strata hardware credentials rotate @rack12
     """
-    job = session.client.request("POST", "/v1/hardware/credentials/rotate", body={"select": " ".join(select)}).body
+    job = session.client.post("/v1/hardware/credentials/rotate", {"select": " ".join(select)})
     said = f"'strata operation wait {job['id']}' shows how far it is"
     session.out.answer(as_json, job, f"operation {job['id']}: {many(job['total'], 'BMC')}; {said}")
 
@@ -99,7 +95,6 @@ def rotate(session: Session, select: tuple[str, ...], as_json: bool) -> None:
 @click.argument("address")
 @click.option("--sha256", default="", help="Fingerprint to accept. Default: whichever certificate it shows next.")
 @ls.json_option
-@pass_session
 def accept_certificate(session: Session, address: str, sha256: str, as_json: bool) -> None:
     """Accept the changed certificate of a BMC that was replaced or renewed it.
 
@@ -107,7 +102,7 @@ def accept_certificate(session: Session, address: str, sha256: str, as_json: boo
     Example: strata hardware credentials accept-certificate https://10.1.0.42
     """
     body = {"address": address, "sha256": sha256}
-    session.client.request("POST", "/v1/hardware/credentials/accept-certificate", body=body)
+    session.client.post("/v1/hardware/credentials/accept-certificate", body)
     session.out.answer(
         as_json,
         {"accepted": address, "sha256": sha256},

@@ -151,7 +151,7 @@ class BmcCredentialService:
 
     async def _addresses(self) -> AsyncIterator[str]:
         """Those of all nodes' BMCs."""
-        for number, node in enumerate(list(self._service.registry.roster.nodes), 1):
+        for number, node in enumerate(list(self._service.registry.nodes), 1):
             if node is not None and node.bmc:
                 yield node.bmc
             if number % _BREATH == 0:

@@ -155,7 +155,7 @@ class Adopter:
         mine = []
         for mac in list(filter(is_mac, machine.macs))[:MOST]:
             first = self._macs.setdefault(mac, machine.address)
-            if first == machine.address and self._edits.registry.roster.claimant(mac) < 0:
+            if first == machine.address and self._edits.registry.claimant(mac) < 0:
                 mine.append(Interface(mac=mac))
         return tuple(mine)
 

@@ -10,20 +10,20 @@ import click
 from strata.cli import exits
 from strata.cli import listing as ls
 from strata.cli.output import many
-from strata.cli.session import Session, pass_session
+from strata.cli.session import Session
 from strata.cli.words import complete_select, no_blank, select_help
 
 if TYPE_CHECKING:
     from strata.cli.client import Json
 
 
+@select_help
 @click.command("emergency-off")
 @click.argument("select", nargs=-1, required=True, callback=no_blank, shell_complete=complete_select)
 @click.option("--reason", required=True, help="Why; it goes into the audit log and the freeze.")
 @click.option("--confirm", default="", metavar="TEXT", help="'power off N nodes', for scripts. Default: ask.")
 @click.option("--dry-run", is_flag=True, help="Only show what would lose its power.")
 @ls.json_option
-@pass_session
 def emergency_off(
     session: Session, select: tuple[str, ...], reason: str, confirm: str, dry_run: bool, as_json: bool
 ) -> None:
@@ -48,7 +48,7 @@ def emergency_off(
     if not confirm:
         confirm = _ask(session, chosen)
     body = {"select": chosen, "reason": reason, "confirm": confirm}
-    report: Json = session.client.request("POST", "/v1/emergency-off", body=body).body
+    report: Json = session.client.post("/v1/emergency-off", body)
     outcome = report["outcome"]
     if as_json:
         session.out.json(report)
@@ -85,6 +85,3 @@ def _how_to_lift(scopes: list[str]) -> str:
     from strata.cli.output import fold
 
     return f"frozen. When it is over: strata thaw --node '{fold(scope.partition(':')[2] for scope in scopes)}'"
-
-
-select_help(emergency_off)

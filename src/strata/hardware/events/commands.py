@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from strata.cli import listing as ls
-from strata.cli.session import Session, pass_session
+from strata.cli.session import Session
 from strata.cli.times import WHEN, when
 from strata.cli.words import complete_select, no_blank, select_help
 from strata.hardware.alerts.commands import SEVERITY_COLOURS, severity_colour, subject
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 FIELDS = (
     ls.number("id", shown=False),
-    ls.Field("time", lambda item: when(item["time"]), key=lambda item: item["time"]),
+    ls.moment("time"),
     ls.plain("severity", colour=severity_colour),
     ls.Field("subject", subject),
     ls.plain("source"),
@@ -33,6 +33,7 @@ FIELDS = (
 _SEVERITIES = tuple(SEVERITY_COLOURS)
 
 
+@select_help
 @click.command()
 @click.argument("select", nargs=-1, callback=no_blank, shell_complete=complete_select)
 @click.option("--since", type=WHEN, help="Only those since then: 1h (an hour ago), or a date.")
@@ -47,7 +48,6 @@ _SEVERITIES = tuple(SEVERITY_COLOURS)
     help="Show at most this many events, the newest.",
 )
 @ls.listing(FIELDS)
-@pass_session
 def events(
     session: Session,
     select: tuple[str, ...],
@@ -101,6 +101,3 @@ def _followed(
 
 def _line(item: Json) -> str:
     return f"{when(item['time'])}  {item['severity']:<8}  {subject(item)}  {item['message']}"
-
-
-select_help(events)

@@ -63,6 +63,4 @@ def sites_of(addresses: Mapping[str, str]) -> dict[str, Site]:
 
 def bmc_addresses(registry: Registry) -> Callable[[], Mapping[str, str]]:
     """BMCs as nodes have them → names of the nodes; the same object while no node changed."""
-    return registry.kept(
-        lambda: {node.bmc: node.name for node in registry.roster.nodes if node is not None and node.bmc}
-    )
+    return registry.kept(lambda: {node.bmc: node.name for node in registry.nodes if node is not None and node.bmc})

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from strata.cli import listing as ls
-from strata.cli.session import Session, pass_session
+from strata.cli.session import Session
 from strata.cli.words import complete_select, items, select_help
 from strata.core.printable import clean
 
@@ -31,7 +31,6 @@ def fabric() -> None:
 @fabric.command()
 @click.option("--dot", is_flag=True, help="A graph for Graphviz.")
 @ls.json_option
-@pass_session
 def show(session: Session, dot: bool, as_json: bool) -> None:
     """Show switches and the nodes on them, as a tree; and what does not fit together.
 
@@ -48,10 +47,10 @@ def show(session: Session, dot: bool, as_json: bool) -> None:
         _tree(session, found)
 
 
+@select_help
 @fabric.command()
 @click.argument("select", nargs=-1, shell_complete=complete_select)
 @ls.listing(NEAR)
-@pass_session
 def near(session: Session, select: tuple[str, ...], view: ls.Listing) -> None:
     """List which of the selected nodes share a switch, most together first.
 
@@ -123,6 +122,3 @@ def _trunks(found: Json) -> dict[str, set[str]]:
 
 def _quoted(text: str) -> str:
     return '"' + clean(text).replace("\\", "\\\\").replace('"', '\\"') + '"'
-
-
-select_help(near)

@@ -12,7 +12,7 @@ from strata.cli import exits
 from strata.cli import listing as ls
 from strata.cli.output import Output, many
 from strata.cli.reading import read_text
-from strata.cli.session import Session, pass_session
+from strata.cli.session import Session
 from strata.cli.times import WHEN, when
 from strata.cli.words import complete_node, complete_select, items, segment, select_help
 from strata.hardware.alerts.commands import severity_colour
@@ -35,13 +35,13 @@ BMCS = (
     ls.Field("uuid", lambda item: item["identity"]["uuid"] or "-", shown=False),
     ls.number("machines", shown=False),
     ls.Field("parts", lambda item: sum(item["components"].values()), key=lambda i: sum(i["components"].values())),
-    ls.Field("seen", lambda item: when(item["seen"]), key=lambda item: item["seen"]),
+    ls.moment("seen"),
     ls.Field("trouble", lambda item: len(item["trouble"]) or "-", key=lambda item: len(item["trouble"])),
 )
 COMPONENTS = (
-    ls.Field("node", lambda item: item["node"] or "-"),
+    ls.plain("node"),
     ls.plain("kind"),
-    ls.Field("slot", lambda item: item["slot"] or "-"),
+    ls.plain("slot"),
     ls.plain("name"),
     ls.plain("vendor", shown=False),
     ls.plain("model"),
@@ -56,9 +56,9 @@ COMPONENTS = (
     ls.plain("id", shown=False),
 )
 CHANGES = (
-    ls.Field("time", lambda item: when(item["time"]), key=lambda item: item["time"]),
+    ls.moment("time"),
     ls.plain("what"),
-    ls.Field("node", lambda item: item["node"] or "-"),
+    ls.plain("node"),
     ls.Field("kind", lambda item: item["kind"] or "bmc"),
     ls.plain("detail"),
     ls.plain("old"),
@@ -70,7 +70,7 @@ CONFLICTS = (
     ls.plain("what"),
     ls.plain("value"),
     ls.Field("where", lambda item: " ".join(item["where"])),
-    ls.Field("since", lambda item: when(item["since"]), key=lambda item: item["since"]),
+    ls.moment("since"),
     ls.plain("hint"),
 )
 
@@ -94,7 +94,6 @@ CONFLICTS = (
 @click.option("--name", default="n{number:05}", show_default=True, help="Name for nodes that no file names.")
 @click.option("--wait/--no-wait", default=True, help="Wait until it is done, and show the result.")
 @ls.json_option
-@pass_session
 def discover(
     session: Session,
     addresses: tuple[str, ...],
@@ -134,7 +133,7 @@ def discover(
         "adopt": adopt,
         "name": name,
     }
-    job = session.client.request("POST", "/v1/hardware/discover", body=body).body
+    job = session.client.post("/v1/hardware/discover", body)
     if not wait:
         session.out.answer(as_json, job, f"accepted as operation {job['id']}: {job['total']} addresses")
         return
@@ -187,7 +186,6 @@ def _tell(out: Output, job: Json, report: Json) -> None:
 @click.command("list")
 @click.option("--limit", type=click.IntRange(min=1), help="Show at most this many BMCs.")
 @ls.listing(BMCS)
-@pass_session
 def list_(session: Session, limit: int | None, view: ls.Listing) -> None:
     """List the discovered BMCs.
 
@@ -200,7 +198,6 @@ def list_(session: Session, limit: int | None, view: ls.Listing) -> None:
 @click.command()
 @click.argument("what", metavar="NODE|ADDRESS", shell_complete=complete_node)
 @ls.json_option
-@pass_session
 def show(session: Session, what: str, as_json: bool) -> None:
     """Show what a node, or everything behind a BMC, is made of.
 
@@ -272,7 +269,6 @@ def _described(part: Json) -> str:
     "--limit", type=click.IntRange(min=1), default=1000, show_default=True, help="Show at most this many components."
 )
 @ls.listing(COMPONENTS)
-@pass_session
 def components(
     session: Session, select: tuple[str, ...], kind: str | None, text: str, limit: int, view: ls.Listing
 ) -> None:
@@ -297,7 +293,6 @@ def components(
     help="Show at most this many changes.",
 )
 @ls.listing(CHANGES)
-@pass_session
 def history(session: Session, select: tuple[str, ...], since: float | None, limit: int, view: ls.Listing) -> None:
     """Show what was added, removed, swapped or moved; the newest first.
 
@@ -310,7 +305,6 @@ def history(session: Session, select: tuple[str, ...], since: float | None, limi
 
 @click.command()
 @ls.listing(CONFLICTS)
-@pass_session
 def conflicts(session: Session, view: ls.Listing) -> None:
     """List what does not fit together: duplicates, swapped BMCs. Exit code 1 if there is something.
 
@@ -325,7 +319,6 @@ def conflicts(session: Session, view: ls.Listing) -> None:
 @click.command()
 @click.argument("address")
 @ls.json_option
-@pass_session
 def forget(session: Session, address: str, as_json: bool) -> None:
     """Remove a BMC from the inventory; its history and its nodes stay.
 
@@ -334,7 +327,7 @@ def forget(session: Session, address: str, as_json: bool) -> None:
     """
     from strata.cli.client import query
 
-    session.client.request("DELETE", f"/v1/hardware/bmc{query({'address': address})}")
+    session.client.delete(f"/v1/hardware/bmc{query({'address': address})}")
     session.out.answer(as_json, {"forgotten": address}, f"forgot {address}")
 
 

@@ -57,7 +57,7 @@ class NodesByBmc:
 
     def _index(self) -> _Index:
         found = _Index({}, {}, {})
-        for index, node in enumerate(self._registry.roster.nodes):
+        for index, node in enumerate(self._registry.nodes):
             if node is None:
                 continue
             if serial := node.labels.get(SERIAL):

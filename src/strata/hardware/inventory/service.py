@@ -182,7 +182,7 @@ class InventoryService:
         return replace(report, job=job)
 
     def _known_addresses(self) -> list[str]:
-        bmcs = (node.bmc for node in self._service.registry.roster.nodes if node is not None and node.bmc)
+        bmcs = (node.bmc for node in self._service.registry.nodes if node is not None and node.bmc)
         return list(dict.fromkeys((*self._inventory.addresses(), *bmcs)))
 
     # -- what there is

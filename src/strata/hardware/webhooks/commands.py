@@ -10,7 +10,7 @@ import click
 
 from strata.cli import listing as ls
 from strata.cli.named import Named
-from strata.cli.session import Session, pass_session
+from strata.cli.session import Session
 from strata.core.errors import BadRequest
 
 if TYPE_CHECKING:
@@ -53,7 +53,6 @@ WEBHOOKS.delete("Delete a webhook.", "strata webhook delete pager")
     help="What deliveries are signed with; '-' reads it from standard input. Without it, the secret that is set stays.",
 )
 @ls.json_option
-@pass_session
 def set_(session: Session, name: str, url: str, least: str, secret_file: Path | None, as_json: bool) -> None:
     """Have alerts sent to URL, as HTTP POST of JSON. With '-' the URL is read from standard input: a URL with a token
     in it is a secret, and everybody on the machine can see a command line. What may be a token is not shown.
@@ -68,7 +67,7 @@ def set_(session: Session, name: str, url: str, least: str, secret_file: Path | 
     body = {"url": url, "least": least}
     if secret_file is not None:
         body["secret"] = _secret(secret_file)
-    found: Json = session.client.request("PUT", WEBHOOKS.path(name), body=body).body
+    found: Json = session.client.put(WEBHOOKS.path(name), body)
     unsigned = "not signed: the receiver cannot tell whether they come from Strata (--secret-file signs them)"
     signed = "signed" if found["signed"] else unsigned
     session.out.answer(as_json, found, f"alerts go to {found['name']}, from {found['least']} on, {signed}")

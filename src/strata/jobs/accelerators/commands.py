@@ -9,7 +9,7 @@ import click
 
 from strata.cli import exits
 from strata.cli import listing as ls
-from strata.cli.session import Session, pass_session
+from strata.cli.session import Session
 from strata.cli.words import items
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 FIELDS = (
     ls.plain("make"),
-    ls.Field("name", lambda item: item["name"] or "-"),
+    ls.plain("name"),
     ls.Field("memory", lambda item: _gib(item), key=lambda item: item["memory_bytes"], right=True),
     ls.number("each"),
     ls.Field("driver", lambda item: "runs" if item["running"] else "does not run"),
@@ -27,11 +27,11 @@ FIELDS = (
 )
 HERE = (
     ls.plain("device"),
-    ls.Field("name", lambda item: item.get("name") or "-"),
+    ls.plain("name"),
     ls.Field("memory", lambda item: _gib(item), key=lambda item: item.get("memory_bytes", 0), right=True),
-    ls.Field("address", lambda item: item.get("address") or "-"),
+    ls.plain("address"),
     ls.Field("files", lambda item: " ".join(item.get("devices") or ()) or "driver does not run"),
-    ls.Field("id", lambda item: item.get("id") or "-", shown=False),
+    ls.plain("id", shown=False),
 )
 HEALTH = (ls.plain("device"), ls.Field("problem", lambda item: item["problem"] or "ok"))
 
@@ -57,7 +57,6 @@ def accelerator() -> None:
 @accelerator.command("list")
 @_root
 @ls.listing(HERE)
-@pass_session
 def list_(session: Session, root: Path, view: ls.Listing) -> None:
     """List the accelerators of this machine, by the names that containers use. Needs no service.
 
@@ -70,7 +69,6 @@ def list_(session: Session, root: Path, view: ls.Listing) -> None:
 @accelerator.command("health")
 @_root
 @ls.listing(HEALTH)
-@pass_session
 def health(session: Session, root: Path, view: ls.Listing) -> None:
     """Check the accelerators of this machine: memory errors, throttling, lost lanes. Needs no service.
 
@@ -94,7 +92,6 @@ def health(session: Session, root: Path, view: ls.Listing) -> None:
     help="Write a file for each kind of device into this folder (/var/run/cdi), instead of printing them.",
 )
 @ls.json_option
-@pass_session
 def cdi(session: Session, root: Path, into: Path | None, as_json: bool) -> None:
     """Print specifications for the Container Device Interface (CDI). Podman and others give devices to containers by
     them.
@@ -131,7 +128,6 @@ def cdi(session: Session, root: Path, into: Path | None, as_json: bool) -> None:
     help="Accelerator to allow. Default: those in the process's variables.",
 )
 @ls.json_option
-@pass_session
 def confine(session: Session, pid: int, devices: tuple[str, ...], as_json: bool) -> None:
     """Restrict a process and its children to the accelerators given to it (as root).
 
@@ -161,7 +157,6 @@ def confine(session: Session, pid: int, devices: tuple[str, ...], as_json: bool)
 
 @accelerator.command("nodes")
 @ls.listing(FIELDS)
-@pass_session
 def nodes(session: Session, view: ls.Listing) -> None:
     """List the accelerators of nodes, by model, as their agents report them.
 

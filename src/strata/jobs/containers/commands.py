@@ -125,7 +125,6 @@ def run(
 @click.argument("image")
 @_cache
 @ls.json_option
-@pass_session
 def pull(session: Session, image: str, folder: Path | None, as_json: bool) -> None:
     """Fetch and unpack an image on this machine, before jobs need it.
 
@@ -167,7 +166,6 @@ def pull(session: Session, image: str, folder: Path | None, as_json: bool) -> No
 @click.option("--dry-run", is_flag=True, help="Only show the file.")
 @_cache
 @ls.json_option
-@pass_session
 def default(
     session: Session,
     image: str,
@@ -232,7 +230,6 @@ def default(
 @container.command("list")
 @_cache
 @ls.listing(IMAGES)
-@pass_session
 def list_(session: Session, folder: Path | None, view: ls.Listing) -> None:
     """List the images that are unpacked on this machine.
 
@@ -255,7 +252,6 @@ def list_(session: Session, folder: Path | None, view: ls.Listing) -> None:
 @click.option("--dry-run", is_flag=True, help="Only show what would be removed.")
 @_cache
 @ls.json_option
-@pass_session
 def gc(session: Session, keep: float, dry_run: bool, folder: Path | None, as_json: bool) -> None:
     """Remove images that have not been used for a while and that no container runs.
 
@@ -271,7 +267,6 @@ def gc(session: Session, keep: float, dry_run: bool, folder: Path | None, as_jso
 
 @container.command("runtimes")
 @ls.listing(RUNTIMES)
-@pass_session
 def runtimes(session: Session, view: ls.Listing) -> None:
     """List the container runtimes: what each can do, and whether it is on this machine.
 

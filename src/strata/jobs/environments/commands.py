@@ -75,7 +75,6 @@ ENVIRONMENTS.delete("Remove an environment. Environments derived from it stay.",
 @click.option("--env", "env", multiple=True, metavar="NAME=VALUE", help="Variable to add.")
 @click.option("--description", default="", help="What it is for.")
 @ls.json_option
-@pass_session
 def derive(
     session: Session,
     parent: str,
@@ -103,7 +102,7 @@ def derive(
         "description": description,
     }
     body = {field: value for field, value in told.items() if value}
-    ENVIRONMENTS.report(session, session.client.request("PUT", ENVIRONMENTS.path(name), body=body).body, as_json)
+    ENVIRONMENTS.report(session, session.client.put(ENVIRONMENTS.path(name), body), as_json)
 
 
 @environment.command("promote")
@@ -111,7 +110,6 @@ def derive(
 @click.option("--version", default=0, help="Version to test. Default: the newest.")
 @click.option("--runtime", default="native", show_default=True, help="Container runtime of the test.")
 @ls.json_option
-@pass_session
 def promote(session: Session, name: str, version: int, runtime: str, as_json: bool) -> None:
     """Test a version on this machine, as you. If it passes, it is the version that jobs get.
 
@@ -138,7 +136,7 @@ def promote(session: Session, name: str, version: int, runtime: str, as_json: bo
         "runtime": runtime if digest else "",
         "host": socket.gethostname(),
     }
-    ENVIRONMENTS.report(session, session.client.request("POST", f"{path}/promote", body=body).body, as_json)
+    ENVIRONMENTS.report(session, session.client.post(f"{path}/promote", body), as_json)
 
 
 @environment.command("run")

@@ -8,7 +8,7 @@ import click
 
 from strata.cli import listing as ls
 from strata.cli.named import Named
-from strata.cli.session import Session, pass_session
+from strata.cli.session import Session
 from strata.cli.times import DURATION
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ FIELDS = (
     ls.number("open_jobs"),
     ls.number("ended_jobs"),
     ls.Field("members", lambda item: " ".join(item["members"]) or "all"),
-    ls.Field("description", lambda item: item["description"] or "-"),
+    ls.plain("description"),
     ls.number("revision", shown=False),
 )
 
@@ -73,7 +73,6 @@ PROJECTS.delete("Remove a project: its jobs are no longer counted.", "strata pro
 )
 @click.option("--description", default="", help="What it is for.")
 @ls.json_option
-@pass_session
 def set_(
     session: Session,
     name: str,
@@ -98,4 +97,4 @@ def set_(
         "members": list(members),
         "description": description,
     }
-    PROJECTS.report(session, session.client.request("PUT", PROJECTS.path(name), body=body).body, as_json)
+    PROJECTS.report(session, session.client.put(PROJECTS.path(name), body), as_json)

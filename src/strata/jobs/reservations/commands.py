@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from strata.cli import listing as ls
-from strata.cli.session import Session, pass_session
-from strata.cli.times import DURATION, WHEN, when
+from strata.cli.session import Session
+from strata.cli.times import DURATION, WHEN
 from strata.cli.words import items, segment
 
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ FIELDS = (
     ls.plain("id"),
     ls.plain("name"),
     ls.plain("state"),
-    ls.Field("start", lambda item: when(item["start"]), key=lambda item: item["start"] or 0),
-    ls.Field("end", lambda item: when(item["end"]), key=lambda item: item["end"] or 0),
+    ls.moment("start"),
+    ls.moment("end"),
     ls.Field("accounts", lambda item: ",".join(item["accounts"])),
     ls.Field("nodes", lambda item: ",".join(item["nodes"])),
 )
@@ -35,7 +35,6 @@ def reservation() -> None:
 @reservation.command("list")
 @click.option("--target", help="Only reservations of this target.")
 @ls.listing(FIELDS)
-@pass_session
 def list_(session: Session, target: str | None, view: ls.Listing) -> None:
     """List reservations of all schedulers, as the schedulers report them now.
 
@@ -59,7 +58,6 @@ def list_(session: Session, target: str | None, view: ls.Listing) -> None:
 @click.option("-c", "--cores", type=click.IntRange(min=1), default=1, show_default=True, help="Cores on each node.")
 @click.option("--queue", help="Queue that the nodes are of.")
 @ls.json_option
-@pass_session
 def create(
     session: Session,
     name: str,
@@ -91,7 +89,7 @@ def create(
         "cores": cores,
         "queue": queue,
     }
-    found: Json = session.client.request("POST", "/v1/reservations", body=body).body
+    found: Json = session.client.post("/v1/reservations", body)
     session.out.answer(as_json, found, found["id"])
 
 
@@ -99,12 +97,11 @@ def create(
 @click.argument("target")
 @click.argument("ident", metavar="ID")
 @ls.json_option
-@pass_session
 def delete(session: Session, target: str, ident: str, as_json: bool) -> None:
     """End a reservation. Some schedulers end the jobs in it, others refuse while there are any.
 
     \b
     Example: strata job reservation delete slurm course
     """
-    session.client.request("DELETE", f"/v1/reservations/{segment(target)}/{segment(ident)}")
+    session.client.delete(f"/v1/reservations/{segment(target)}/{segment(ident)}")
     session.out.answer(as_json, {"ended": ident}, f"ended {ident}")

@@ -62,7 +62,7 @@ FIELDS = (
     ls.plain("account", shown=False),
     ls.number("tasks"),
     ls.plain("status"),
-    ls.Field("submitted", lambda item: when(item["submitted"]), key=lambda item: item["submitted"]),
+    ls.moment("submitted"),
     ls.Field("ran", lambda item: span(_ran(item)), key=lambda item: _ran(item) or 0, right=True),
     ls.plain("nodes", shown=False),
     ls.plain("reason"),
@@ -147,7 +147,6 @@ job.add_command(reservation_group)
 @click.option("--explain", is_flag=True, help="Say where it would go and why; submit nothing.")
 @click.option("--wait", is_flag=True, help="Wait until it has ended, print its output, and exit with its exit code.")
 @ls.json_option
-@pass_session
 def submit(
     session: Session,
     /,
@@ -173,7 +172,7 @@ def submit(
     document = _document(file)
     _overlay(document, words, script, options)
     if explain:
-        _show_plan(session, session.client.request("POST", "/v1/jobs/plan", body=document).body, as_json)
+        _show_plan(session, session.client.post("/v1/jobs/plan", document), as_json)
         return
     headers = {"Idempotency-Key": key} if key else {}
     found: Json = session.client.request("POST", "/v1/jobs", body=document, headers=headers).body
@@ -201,7 +200,6 @@ def submit(
     "--limit", type=click.IntRange(min=1), default=100, show_default=True, help="Show at most this many, the newest."
 )
 @ls.listing(FIELDS)
-@pass_session
 def list_(
     session: Session,
     everybody: bool,
@@ -229,7 +227,6 @@ def list_(
 
 @job.command()
 @ls.listing(TARGET_FIELDS)
-@pass_session
 def targets(session: Session, view: ls.Listing) -> None:
     """List what runs jobs here, with its queues.
 
@@ -252,7 +249,6 @@ _JOB = click.argument("ident", metavar="JOB", shell_complete=complete_job)
 @job.command()
 @_JOB
 @ls.json_option
-@pass_session
 def show(session: Session, ident: str, as_json: bool) -> None:
     """Show a job: what became of it, and why it went where it did.
 
@@ -340,7 +336,7 @@ def _acts(verb: str, done: str, doc: str) -> None:
     @ls.json_option
     @pass_session
     def act(session: Session, idents: Sequence[str], as_json: bool) -> None:
-        found = [session.client.request("POST", f"/v1/jobs/{segment(one)}/{verb}").body for one in idents]
+        found = [session.client.post(f"/v1/jobs/{segment(one)}/{verb}") for one in idents]
         if as_json:
             session.out.json(found)
             return
@@ -357,7 +353,6 @@ _acts("release", "released", "Release held jobs, so that they can start.")
 @_JOB
 @click.option("--timeout", type=DURATION, help="Wait at most this long. Default: for ever.")
 @ls.json_option
-@pass_session
 def wait(session: Session, ident: str, timeout: float | None, as_json: bool) -> None:
     """Wait until a job has ended. The exit code is the job's, or 1 if it ended in another way or takes longer.
 
@@ -372,14 +367,13 @@ def wait(session: Session, ident: str, timeout: float | None, as_json: bool) -> 
 @job.command()
 @_JOB
 @ls.json_option
-@pass_session
 def rerun(session: Session, ident: str, as_json: bool) -> None:
     """Submit a job of yours again, as a new one. Prints its id.
 
     \b
     Example: strata job rerun 4k2j9x0qv7m1
     """
-    found = session.client.request("POST", f"/v1/jobs/{segment(ident)}/rerun").body
+    found = session.client.post(f"/v1/jobs/{segment(ident)}/rerun")
     session.out.answer(as_json, found, found["id"])
 
 

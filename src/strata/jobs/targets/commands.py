@@ -12,7 +12,7 @@ import click
 from strata.cli import listing as ls
 from strata.cli.named import Named
 from strata.cli.reading import read_text
-from strata.cli.session import Session, pass_session
+from strata.cli.session import Session
 from strata.cli.times import DURATION
 from strata.cli.words import pairs, segment
 
@@ -53,7 +53,6 @@ def target() -> None:
 @click.option("--keep", type=DURATION, help="How long ended jobs and logs stay there. Default: 1d.")
 @click.option("--impersonate", is_flag=True, help="Send jobs in the name of their account.")
 @ls.json_option
-@pass_session
 def connect(
     session: Session,
     /,
@@ -80,7 +79,7 @@ def connect(
             raise click.UsageError("a kubernetes is described by --kubeconfig FILE")
         found, body["token"] = _kubeconfig(kubeconfig, context)
         body["kubernetes"] = {**found, **_site(options)}
-    made: Json = session.client.request("PUT", f"/v1/job-targets/{segment(name or kind)}", body=body).body
+    made: Json = session.client.put(f"/v1/job-targets/{segment(name or kind)}", body)
     session.out.answer(as_json, made, f"connected {made['kind']} {made['name']}")
 
 

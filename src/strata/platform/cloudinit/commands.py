@@ -11,7 +11,7 @@ from strata.cli import listing as ls
 from strata.cli.named import Named
 from strata.cli.output import many
 from strata.cli.reading import read_text
-from strata.cli.session import Session, pass_session
+from strata.cli.session import Session
 from strata.cli.words import complete_node, complete_select, segment
 
 if TYPE_CHECKING:
@@ -68,7 +68,6 @@ _NAMED.delete("Delete a cloud-init document.", "strata cloud-init delete gpu")
 @click.option("--vendor-data", type=_TEXT, help="File with the data; '-' is standard input.")
 @click.option("--ssh-key", "ssh_keys", multiple=True, type=_TEXT, help="File with public keys, one on a line.")
 @ls.json_option
-@pass_session
 def put(
     session: Session,
     name: str,
@@ -93,14 +92,13 @@ def put(
         "vendor_data": _text(vendor_data),
         "ssh_keys": [line.strip() for file in ssh_keys for line in _text(file).splitlines() if line.strip()],
     }
-    found: Json = session.client.request("PUT", _NAMED.path(name), body=body).body
+    found: Json = session.client.put(_NAMED.path(name), body)
     session.out.answer(as_json, found, f"{name}: for {many(found['nodes'], 'node')}")
 
 
 @cloud_init.command()
 @click.argument("node", shell_complete=complete_node)
 @ls.json_option
-@pass_session
 def render(session: Session, node: str, as_json: bool) -> None:
     """Show the files that a node gets: meta-data, user-data, vendor-data, network-config.
 

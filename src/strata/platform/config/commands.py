@@ -79,7 +79,6 @@ config.add_command(drift)
 @click.argument("directory", type=click.Path(path_type=Path, file_okay=False))
 @click.option("--system", default="main", metavar="NAME", help="Name of this system.", show_default=True)
 @ls.json_option
-@pass_session
 def init(session: Session, directory: Path, system: str, as_json: bool) -> None:
     """Write a starter repository into DIRECTORY. 'git init' and the first commit are yours.
 
@@ -105,7 +104,6 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     "--hosts", type=_FILE, default="/etc/hosts", metavar="FILE", help="Hosts file for --slurm.", show_default=True
 )
 @ls.json_option
-@pass_session
 def import_(
     session: Session,
     directory: Path,
@@ -178,7 +176,7 @@ def _held(session: Session, system: str) -> dict[str, str]:
     groups, desires = items(client.get("/v1/groups")), items(client.get("/v1/documents"))
     kept = {kind: found for kind in KEPT if (found := _kept(client, kind))}
     try:
-        held = client.request("POST", "/v1/config/export").body
+        held = client.post("/v1/config/export")
     except Denied:
         held = None
         session.out.note(
@@ -210,7 +208,6 @@ def _kept(client: Client, kind: KeptKind) -> list[Mapping[str, Any]]:
 @_SYSTEM
 @_revision
 @ls.json_option
-@pass_session
 def check(session: Session, directory: Path, system: str, branch: str, commit: str, as_json: bool) -> None:
     """Read the repository in DIRECTORY and say what is wrong with it. Templates are rendered for all its nodes. Needs
     no service. 'strata config plan' checks whether the nodes can become what it wants.
@@ -255,7 +252,6 @@ def schema(session: Session) -> None:
 @_revision
 @click.option("--explain", is_flag=True, help="Say where each value comes from, and what it overrides.")
 @ls.listing(ORIGINS)
-@pass_session
 def show(
     session: Session,
     node: str,
@@ -291,7 +287,6 @@ def show(
 @_revision
 @_waves
 @ls.json_option
-@pass_session
 def plan(
     session: Session,
     directory: Path,
@@ -318,7 +313,7 @@ def plan(
         {"configuration": repository.configuration(unchecked=True), "way": _way(rollout, at_once)}
     )
     try:
-        found = session.client.request("POST", "/v1/config/plan", body=body).body
+        found = session.client.post("/v1/config/plan", body)
     except BadRequest:
         repository.configuration()  # says the same of a node with its place
         raise
@@ -333,7 +328,6 @@ def plan(
 @_waves
 @wait_options
 @ls.json_option
-@pass_session
 def apply(
     session: Session,
     directory: Path,
@@ -387,7 +381,6 @@ def apply(
 
 @config.command()
 @ls.json_option
-@pass_session
 def status(session: Session, as_json: bool) -> None:
     """Show what was applied, which branch is followed, and what waits.
 
@@ -413,7 +406,6 @@ def status(session: Session, as_json: bool) -> None:
     "--every", default=60.0, metavar="SECONDS", show_default=True, help="Seconds between two looks at the branch."
 )
 @ls.json_option
-@pass_session
 def watch(
     session: Session,
     url: str,
@@ -433,28 +425,26 @@ def watch(
     Example: strata config watch git@git.example.org:site.git --policy window --window 'Tue 08:00-12:00'
     """
     body = {"url": url, "branch": branch, "system": system, "policy": policy, "window": window, "every": every}
-    session.client.request("PUT", "/v1/config/watch", body=body)
+    session.client.put("/v1/config/watch", body)
     # What is wrong with the address is said now, and not to who asks some time later.
-    _show_status(session, session.client.request("POST", "/v1/config/watch/look").body, as_json)
+    _show_status(session, session.client.post("/v1/config/watch/look"), as_json)
 
 
 @config.command()
 @ls.json_option
-@pass_session
 def unwatch(session: Session, as_json: bool) -> None:
     """Follow no branch any more. What was applied stays.
 
     \b
     Example: strata config unwatch
     """
-    session.client.request("DELETE", "/v1/config/watch")
+    session.client.delete("/v1/config/watch")
     session.out.answer(as_json, {"watch": None}, "no branch is followed")
 
 
 @config.command()
 @click.argument("reason")
 @ls.json_option
-@pass_session
 def pause(session: Session, reason: str, as_json: bool) -> None:
     """Stop applying commits of the branch until 'strata config resume'. Others will read REASON.
 
@@ -468,7 +458,6 @@ def pause(session: Session, reason: str, as_json: bool) -> None:
 
 @config.command()
 @ls.json_option
-@pass_session
 def resume(session: Session, as_json: bool) -> None:
     """Go on applying commits of the branch.
 
@@ -480,7 +469,6 @@ def resume(session: Session, as_json: bool) -> None:
 
 @config.command()
 @ls.json_option
-@pass_session
 def pending(session: Session, as_json: bool) -> None:
     """Show what the commit that waits would change, as 'config plan' does.
 
@@ -494,7 +482,6 @@ def pending(session: Session, as_json: bool) -> None:
 @click.argument("commit")
 @click.option("--remove-most", is_flag=True, help="Apply it even if it deletes much of what came from the repository.")
 @ls.json_option
-@pass_session
 def approve(session: Session, commit: str, remove_most: bool, as_json: bool) -> None:
     """Approve the commit that waits, and apply it now. A later commit needs an approval of its own.
 
@@ -502,19 +489,18 @@ def approve(session: Session, commit: str, remove_most: bool, as_json: bool) -> 
     Example: strata config approve 1a2b3c4d5e6f
     """
     body = {"commit": commit, "remove_most": remove_most}
-    _show_status(session, session.client.request("POST", "/v1/config/watch/approve", body=body).body, as_json)
+    _show_status(session, session.client.post("/v1/config/watch/approve", body), as_json)
 
 
 @config.command()
 @ls.json_option
-@pass_session
 def look(session: Session, as_json: bool) -> None:
     """Look at the followed branch now. The repository's hook can call this after a push.
 
     \b
     Example: strata config look
     """
-    _show_status(session, session.client.request("POST", "/v1/config/watch/look").body, as_json)
+    _show_status(session, session.client.post("/v1/config/watch/look"), as_json)
 
 
 def applied(
@@ -533,13 +519,13 @@ def applied(
 
     found = read_repository(directory, revision or committed(directory), system).configuration()
     order = msgspec.json.encode({"configuration": found, "remove_most": remove_most, "way": way})
-    done: Json = client.request("POST", "/v1/config/apply", body=order).body
+    done: Json = client.post("/v1/config/apply", order)
     return done
 
 
 def _pause(session: Session, reason: str, as_json: bool) -> None:
     body = {"reason": reason}
-    _show_status(session, session.client.request("POST", "/v1/config/watch/pause", body=body).body, as_json)
+    _show_status(session, session.client.post("/v1/config/watch/pause", body), as_json)
 
 
 def _repository(directory: Path, system: str, branch: str, commit: str) -> Repository:

@@ -199,7 +199,7 @@ def both(one: Applied, other: Applied) -> Applied:
 def _node(registry: Registry, entry: NodeEntry, before: Iterable[str], changes: _Changes) -> Node | None:
     """The node as it should be; None: it is so already."""
     index = registry.find(entry.name)
-    there = registry.roster.nodes[index] if index >= 0 else None
+    there = registry.nodes[index] if index >= 0 else None
     said = entry.said
     if there is not None and _is_so(there, entry, said, before):
         changes.same += 1

@@ -9,8 +9,7 @@ import click
 
 from strata.cli import listing as ls
 from strata.cli.output import many
-from strata.cli.session import Session, pass_session
-from strata.cli.times import when
+from strata.cli.session import Session
 from strata.cli.words import complete_node, complete_select, segment
 
 DRIFT = (
@@ -21,7 +20,7 @@ DRIFT = (
     ls.plain("member", shown=False),
     ls.plain("policy"),
     ls.Field("handled", lambda item: "corrected" if item["corrected"] else "reported"),
-    ls.Field("since", lambda item: when(item["since"]), key=lambda item: item["since"]),
+    ls.moment("since"),
 )
 
 
@@ -35,7 +34,6 @@ DRIFT = (
 )
 @click.option("--file", "path", default="", metavar="PATH", help="Print one file, and nothing else.")
 @ls.json_option
-@pass_session
 def render(
     session: Session, node: str, directory: Path, system: str, commit: str, applied: bool, path: str, as_json: bool
 ) -> None:
@@ -80,7 +78,6 @@ def render(
 @click.command()
 @click.argument("select", nargs=-1, shell_complete=complete_select)
 @ls.listing(DRIFT)
-@pass_session
 def drift(session: Session, select: tuple[str, ...], view: ls.Listing) -> None:
     """List files and settings of nodes that differ from what was delivered. Without SELECT, of all
     nodes. What agents have corrected is listed too.

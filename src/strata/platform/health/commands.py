@@ -11,7 +11,7 @@ from strata.cli import exits
 from strata.cli import listing as ls
 from strata.cli.named import Named
 from strata.cli.output import many
-from strata.cli.session import Session, pass_session
+from strata.cli.session import Session
 from strata.cli.times import DURATION, when
 from strata.cli.words import complete_select, items, no_blank, select_help
 
@@ -83,10 +83,10 @@ CHECKS.put_files(
 CHECKS.delete("Delete a check.", "strata health delete scratch")
 
 
+@select_help
 @health.command()
 @click.argument("select", nargs=-1, shell_complete=complete_select)
 @ls.listing(NODE_FIELDS, sort="node")
-@pass_session
 def nodes(session: Session, select: tuple[str, ...], view: ls.Listing) -> None:
     """List nodes with what they fail, and what was done about it within a day.
 
@@ -97,17 +97,17 @@ def nodes(session: Session, select: tuple[str, ...], view: ls.Listing) -> None:
     ls.show(session, NODE_FIELDS, items(found), view)
 
 
+@select_help
 @health.command()
 @click.argument("select", nargs=-1, required=True, callback=no_blank, shell_complete=complete_select)
 @ls.json_option
-@pass_session
 def check(session: Session, select: tuple[str, ...], as_json: bool) -> None:
     """Run the checks of nodes now; exit code 1 if one fails or cannot be run.
 
     \b
     Example: strata health check 'n[1-4]'
     """
-    found = items(session.client.request("POST", "/v1/node-health/check", body={"select": " ".join(select)}).body)
+    found = items(session.client.post("/v1/node-health/check", {"select": " ".join(select)}))
     if as_json:
         session.out.json(found)
     else:
@@ -140,7 +140,6 @@ def _report(session: Session, item: Json) -> None:
 )
 @click.option("--steady", type=DURATION, help="How long a repaired node must be well.")
 @ls.json_option
-@pass_session
 def policy(
     session: Session,
     repair: str | None,
@@ -160,7 +159,7 @@ def policy(
     change: dict[str, Any] = {"repairs": repairs, "per_day": per_day, "most": most, "steady": steady}
     change = {key: value for key, value in change.items() if value is not None}
     if change:
-        found = session.client.request("PUT", "/v1/health-policy", body={**found, **change}).body
+        found = session.client.put("/v1/health-policy", {**found, **change})
     if as_json:
         session.out.json(found)
         return
@@ -172,7 +171,3 @@ def policy(
             ("steady", f"{found['steady']:g} s"),
         )
     )
-
-
-for _command in (nodes, check):
-    select_help(_command)

@@ -8,7 +8,7 @@ import click
 
 from strata.cli import listing as ls
 from strata.cli.named import Named
-from strata.cli.session import Session, pass_session
+from strata.cli.session import Session
 from strata.cli.times import when
 from strata.cli.words import complete_select, no_blank, select_help
 
@@ -24,8 +24,8 @@ FIELDS = (
     ls.number("done"),
     ls.number("failing"),
     ls.number("waiting"),
-    ls.Field("trouble", lambda item: item["trouble"] or "-"),
-    ls.Field("url", lambda item: item["url"] or "-", shown=False),
+    ls.plain("trouble"),
+    ls.plain("url", shown=False),
 )
 
 
@@ -54,7 +54,6 @@ PLAYBOOKS.show("Show one playbook, and on which nodes it failed.", "strata playb
 @click.argument("name")
 @click.argument("select", nargs=-1, required=True, callback=no_blank, shell_complete=complete_select)
 @ls.json_option
-@pass_session
 def again(session: Session, name: str, select: tuple[str, ...], as_json: bool) -> None:
     """Run a playbook again on nodes, whether it succeeded or failed there.
 
@@ -62,4 +61,4 @@ def again(session: Session, name: str, select: tuple[str, ...], as_json: bool) -
     Example: strata playbook again base n[1-4]
     """
     body = {"select": " ".join(select)}
-    PLAYBOOKS.report(session, session.client.request("POST", f"{PLAYBOOKS.path(name)}/again", body=body).body, as_json)
+    PLAYBOOKS.report(session, session.client.post(f"{PLAYBOOKS.path(name)}/again", body), as_json)

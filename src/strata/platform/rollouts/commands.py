@@ -12,7 +12,7 @@ from strata.cli import exits
 from strata.cli import listing as ls
 from strata.cli.named import Named
 from strata.cli.output import Column, many, state_colour
-from strata.cli.session import Session, pass_session
+from strata.cli.session import Session
 from strata.cli.times import DURATION, span, when
 from strata.cli.words import (
     complete_document,
@@ -38,8 +38,8 @@ FIELDS = (
     ls.Field("failed", lambda item: item["counts"]["failed"], right=True),
     ls.Field("nodes", lambda item: item["counts"]["nodes"], right=True),
     ls.plain("author"),
-    ls.Field("started", lambda item: when(item["started"]), key=lambda item: item["started"]),
-    ls.Field("ended", lambda item: when(item["ended"]), key=lambda item: item["ended"] or 0),
+    ls.moment("started"),
+    ls.moment("ended"),
     ls.plain("waits_for", shown=False),
     ls.plain("reason", shown=False),
 )
@@ -138,14 +138,13 @@ def rollout() -> None:
 @rollout.command()
 @_described
 @ls.json_option
-@pass_session
 def plan(session: Session, /, as_json: bool, **given: Any) -> None:
     """Show what a rollout would do: waves, limits, mutations, time. Changes nothing.
 
     \b
     Example: strata rollout plan @compute image=v2 --max-unavailable 5% --group rack1 --group rack2
     """
-    found: Json = session.client.request("POST", "/v1/rollout-plans", body=_spec(given)).body
+    found: Json = session.client.post("/v1/rollout-plans", _spec(given))
     if as_json:
         session.out.json(found)
         return
@@ -184,7 +183,6 @@ def plan(session: Session, /, as_json: bool, **given: Any) -> None:
     help="Seed of the random numbers; the same seed gives the same result.",
 )
 @ls.json_option
-@pass_session
 def simulate(session: Session, /, failures: float | None, seed: int, as_json: bool, **given: Any) -> None:
     """Try a rollout on the simulated twin of this cluster. It shows how long it takes, and what breaks.
 
@@ -199,7 +197,7 @@ def simulate(session: Session, /, failures: float | None, seed: int, as_json: bo
     from strata.platform.rollouts import simulation
     from strata.platform.rollouts.likeness import Twin
 
-    answer = session.client.request("POST", "/v1/rollout-twins", body=_spec(given)).body
+    answer = session.client.post("/v1/rollout-twins", _spec(given))
     twin = msgspec.convert(answer, Twin)
     found = simulation.simulate(twin, failure_rate=None if failures is None else failures / 100, seed=seed)
     if as_json:
@@ -221,7 +219,6 @@ def simulate(session: Session, /, failures: float | None, seed: int, as_json: bo
 @select_help
 @rollout.command()
 @ls.json_option
-@pass_session
 def policy(session: Session, as_json: bool) -> None:
     """Show how commits of the configuration reach nodes in waves. The repository says it (kind: rollout-policy).
 
@@ -242,7 +239,6 @@ def policy(session: Session, as_json: bool) -> None:
 @_described
 @_followed
 @ls.json_option
-@pass_session
 def start(session: Session, /, name: str, waiting: bool, timeout: float, as_json: bool, **given: Any) -> None:
     """Start a rollout called NAME. It goes on by itself.
 
@@ -250,7 +246,7 @@ def start(session: Session, /, name: str, waiting: bool, timeout: float, as_json
     Example: strata rollout start december @compute image=v2 --group rack1 --group rack2 --wait
              strata rollout start december --document compute image=v2 --soak 10m
     """
-    found: Json = session.client.request("PUT", ROLLOUTS.path(name), body=_spec(given)).body
+    found: Json = session.client.put(ROLLOUTS.path(name), _spec(given))
     if waiting:
         follow(session, found, timeout, as_json)
     else:
@@ -268,7 +264,6 @@ ROLLOUTS.list(
 @NAME
 @_followed
 @ls.json_option
-@pass_session
 def status(session: Session, name: str, waiting: bool, timeout: float, as_json: bool) -> None:
     """Show how far a rollout is, what it waits for, and what happened.
 
@@ -286,14 +281,13 @@ def status(session: Session, name: str, waiting: bool, timeout: float, as_json: 
 @NAME
 @click.option("--reason", required=True, help="Why; others will read it.")
 @ls.json_option
-@pass_session
 def pause(session: Session, name: str, reason: str, as_json: bool) -> None:
     """Start no further nodes; those that have begun are finished.
 
     \b
     Example: strata rollout pause december --reason 'the file system is slow'
     """
-    found = session.client.request("POST", f"{ROLLOUTS.path(name)}/pause", body={"reason": reason}).body
+    found = session.client.post(f"{ROLLOUTS.path(name)}/pause", {"reason": reason})
     session.out.answer(as_json, found, f"paused {name}: strata rollout resume {name} has it go on")
 
 
@@ -301,7 +295,6 @@ def pause(session: Session, name: str, reason: str, as_json: bool) -> None:
 @NAME
 @_followed
 @ls.json_option
-@pass_session
 def resume(session: Session, name: str, waiting: bool, timeout: float, as_json: bool) -> None:
     """Continue a rollout that is paused or stopped. Nodes that have failed are rolled back, and no longer count as
     failed.
@@ -309,7 +302,7 @@ def resume(session: Session, name: str, waiting: bool, timeout: float, as_json: 
     \b
     Example: strata rollout resume december --wait
     """
-    found: Json = session.client.request("POST", f"{ROLLOUTS.path(name)}/resume").body
+    found: Json = session.client.post(f"{ROLLOUTS.path(name)}/resume")
     if waiting:
         follow(session, found, timeout, as_json)
     else:
@@ -321,7 +314,6 @@ def resume(session: Session, name: str, waiting: bool, timeout: float, as_json: 
 @click.option("--rollback", is_flag=True, help="Also take nodes that have been changed back to their earlier desires.")
 @click.option("--reason", required=True, help="Why; others will read it.")
 @ls.json_option
-@pass_session
 def abort(session: Session, name: str, rollback: bool, reason: str, as_json: bool) -> None:
     """End a rollout. Nodes that have not begun get their earlier desires back; with --rollback all nodes do.
 
@@ -329,7 +321,7 @@ def abort(session: Session, name: str, rollback: bool, reason: str, as_json: boo
     Example: strata rollout abort december --rollback --reason 'users report slow MPI'
     """
     body = {"reason": reason, "rollback": rollback}
-    found = session.client.request("POST", f"{ROLLOUTS.path(name)}/abort", body=body).body
+    found = session.client.post(f"{ROLLOUTS.path(name)}/abort", body)
     session.out.answer(as_json, found, f"{name} is {found['state']}: strata rollout status {name} --wait")
 
 

@@ -30,7 +30,7 @@ FIELDS = (
     ls.number("nodes"),
     ls.plain("source"),
     ls.number("version"),
-    ls.Field("changed", lambda item: when(item["changed"]), key=lambda item: item["changed"]),
+    ls.moment("changed"),
     ls.plain("author"),
     ls.plain("trouble"),
 )
@@ -72,20 +72,18 @@ def secret() -> None:
     "--new", is_flag=True, help="Make a new identity. Older ones are kept, to decrypt what was encrypted for them."
 )
 @ls.json_option
-@pass_session
 def init(session: Session, new: bool, as_json: bool) -> None:
     """Make the service's age identity, for which secrets are encrypted. Its private half never leaves the service.
 
     \b
     Example: strata secret init
     """
-    found: Json = session.client.request("POST", "/v1/secret-identity", body={"new": new}).body
+    found: Json = session.client.post("/v1/secret-identity", {"new": new})
     session.out.answer(as_json, found, found["recipient"])
 
 
 @secret.command()
 @ls.json_option
-@pass_session
 def recipient(session: Session, as_json: bool) -> None:
     """Print the public key that secrets are encrypted for. It is an age recipient, as 'age -r' takes it.
 
@@ -135,7 +133,6 @@ def encrypt(session: Session, name: str, select: str, uid: int, gid: int, file: 
     help="Read the value from this Vault path; the service passes it to the nodes.",
 )
 @ls.json_option
-@pass_session
 def put(session: Session, name: str, select: str, uid: int, gid: int, file: Path, vault: str, as_json: bool) -> None:
     """Create or replace a secret, from a file or standard input. Nodes find it in /run/strata/secrets/NAME.
 
@@ -149,7 +146,7 @@ def put(session: Session, name: str, select: str, uid: int, gid: int, file: Path
         body["vault"] = pairs(vault.split(","), option="--vault")
     else:
         body["age"] = _encrypted(session, file, "")
-    found: Json = session.client.request("PUT", f"/v1/secrets/{segment(name)}", body=body).body
+    found: Json = session.client.put(f"/v1/secrets/{segment(name)}", body)
     told = f"version {found['version']} of {name}, for {many(found['nodes'], 'node')}"
     session.out.answer(as_json, found, told)
 
@@ -160,7 +157,6 @@ def put(session: Session, name: str, select: str, uid: int, gid: int, file: Path
 @click.option("--wait", is_flag=True, help="Wait until every node that is up has it.")
 @click.option("--timeout", default=300.0, show_default=True, help="Seconds to wait.")
 @ls.json_option
-@pass_session
 def rotate(session: Session, name: str, file: Path, wait: bool, timeout: float, as_json: bool) -> None:
     """Give a secret another value. 'strata secret status' shows which nodes have it; nodes that are down get it when
     they come up.
@@ -171,7 +167,7 @@ def rotate(session: Session, name: str, file: Path, wait: bool, timeout: float, 
     Example: strata secret rotate munge --file munge.key.new --wait
     """
     body = {"age": _encrypted(session, file, "")}
-    found: Json = session.client.request("POST", f"/v1/secrets/{segment(name)}/rotate", body=body).body
+    found: Json = session.client.post(f"/v1/secrets/{segment(name)}/rotate", body)
     deadline = time.monotonic() + timeout
     status: Json = {}
     while wait:
@@ -205,7 +201,6 @@ SECRETS.show("Show a secret, without its value.", "strata secret show munge")
 @secret.command()
 @click.argument("name")
 @ls.json_option
-@pass_session
 def status(session: Session, name: str, as_json: bool) -> None:
     """Show which nodes report the newest value, an older one, or none.
 

@@ -11,8 +11,7 @@ from strata.cli import exits
 from strata.cli import listing as ls
 from strata.cli.named import Named
 from strata.cli.output import many
-from strata.cli.session import Session, pass_session
-from strata.cli.times import when
+from strata.cli.session import Session
 
 if TYPE_CHECKING:
     from strata.cli.client import Json
@@ -25,7 +24,7 @@ FIELDS = (
     ls.Field("topology", lambda item: item["spec"]["topology"]),
     ls.Field("saves power", lambda item: "yes" if item["spec"]["saving"] else "no"),
     ls.plain("author"),
-    ls.Field("changed", lambda item: when(item["time"]), lambda item: item["time"]),
+    ls.moment("changed", of="time"),
 )
 _FILE = click.Path(dir_okay=False, allow_dash=True, path_type=Path)
 _DIRECTORY = click.argument("directory", type=click.Path(file_okay=False, path_type=Path))
@@ -52,7 +51,6 @@ _NAMED.delete("Delete the description of a cluster. Files that were written stay
 @click.argument("name")
 @click.argument("file", type=_FILE)
 @ls.json_option
-@pass_session
 def put(session: Session, name: str, file: Path, as_json: bool) -> None:
     """Describe a cluster by FILE: controllers, partitions, what the inventory does not know. FILE is YAML; - is
     standard input. This writes nothing to Slurm.
@@ -67,7 +65,7 @@ def put(session: Session, name: str, file: Path, as_json: bool) -> None:
     from strata.platform.slurm.records import SlurmSpec
 
     spec = Document(read_text(file), str(file)).read(SlurmSpec, _no_more)
-    session.client.request("PUT", _NAMED.path(name), body=msgspec.to_builtins(spec))
+    session.client.put(_NAMED.path(name), msgspec.to_builtins(spec))
     made: Json = session.client.get(f"{_NAMED.path(name)}/files")
     if as_json:
         session.out.json({key: made[key] for key in ("name", "nodes", "warnings")})
@@ -80,7 +78,6 @@ def put(session: Session, name: str, file: Path, as_json: bool) -> None:
 @click.argument("name")
 @click.option("--file", "only", help="Only this file: slurm.conf, topology.conf, gres.conf or cgroup.conf.")
 @ls.json_option
-@pass_session
 def config(session: Session, name: str, only: str | None, as_json: bool) -> None:
     """Show the configuration of a cluster as it would be written now.
 
@@ -105,7 +102,6 @@ def config(session: Session, name: str, only: str | None, as_json: bool) -> None
 @click.argument("name")
 @_DIRECTORY
 @ls.json_option
-@pass_session
 def check(session: Session, name: str, directory: Path, as_json: bool) -> None:
     """Say what writing the configuration to DIRECTORY would change. It also says whether Slurm can read the result, and
     whether its daemons need a restart. Changes nothing. Exit status 1: Slurm cannot read it.
@@ -133,7 +129,6 @@ def check(session: Session, name: str, directory: Path, as_json: bool) -> None:
 @_DIRECTORY
 @click.option("--reconfigure", is_flag=True, help="Then have slurmctld read it, if the change needs no restart.")
 @ls.json_option
-@pass_session
 def write(session: Session, name: str, directory: Path, reconfigure: bool, as_json: bool) -> None:
     """Write the configuration to DIRECTORY, where slurmctld reads it. Nothing is written if nothing has changed.
 

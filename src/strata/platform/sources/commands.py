@@ -7,15 +7,15 @@ import click
 from strata.cli import listing as ls
 from strata.cli.named import Named
 from strata.cli.output import state_colour
-from strata.cli.session import Session, pass_session
+from strata.cli.session import Session
 
 FIELDS = (
     ls.plain("name"),
     ls.plain("image"),
     ls.plain("source"),
     ls.plain("state", colour=state_colour),
-    ls.Field("why", lambda item: item["why"] or "-"),
-    ls.Field("operation", lambda item: item["operation"] or "-", shown=False),
+    ls.plain("why"),
+    ls.plain("operation", shown=False),
 )
 
 
@@ -34,11 +34,10 @@ SOURCES.list("List the sources, and how far their images are.", "strata image-so
 @image_source.command()
 @click.argument("name")
 @ls.json_option
-@pass_session
 def again(session: Session, name: str, as_json: bool) -> None:
     """Try now to make an image that could not be made.
 
     \b
     Example: strata image-source again compute-12
     """
-    SOURCES.report(session, session.client.request("POST", f"{SOURCES.path(name)}/again").body, as_json)
+    SOURCES.report(session, session.client.post(f"{SOURCES.path(name)}/again"), as_json)

@@ -9,7 +9,7 @@ import click
 from strata.cli import listing as ls
 from strata.cli.named import Named
 from strata.cli.output import many
-from strata.cli.session import Session, pass_session
+from strata.cli.session import Session
 from strata.cli.times import when
 from strata.cli.words import complete_select, items, pairs, segment
 
@@ -66,7 +66,6 @@ def workload() -> None:
 )
 @click.option("--runner", metavar="PATH", help="strata-run on its nodes. Default: /usr/lib/strata/strata-run.")
 @ls.json_option
-@pass_session
 def connect(
     session: Session,
     /,
@@ -90,7 +89,7 @@ def connect(
     """
     body = {"kind": kind, "on": on, "env": pairs(env, option="--env"), "names": pairs(maps, option="--map")}
     body |= {name: value for name, value in on_nodes.items() if value is not None}
-    found: Json = session.client.request("PUT", f"/v1/workloads/{segment(name or kind)}", body=body).body
+    found: Json = session.client.put(f"/v1/workloads/{segment(name or kind)}", body)
     if as_json:
         session.out.json(found)
         return
@@ -134,7 +133,6 @@ _NAMED.show("Show one of them.", "strata workload show slurm")
 @click.argument("name")
 @click.argument("select", nargs=-1, shell_complete=complete_select)
 @ls.listing(NODE_FIELDS, sort="node")
-@pass_session
 def nodes(session: Session, name: str, select: tuple[str, ...], view: ls.Listing) -> None:
     """List nodes as a workload manager sees them: state, jobs, who drained them and why.
 
@@ -149,7 +147,6 @@ def nodes(session: Session, name: str, select: tuple[str, ...], view: ls.Listing
 @click.argument("name")
 @click.option("--force", is_flag=True, help="Even if nodes that Strata drained there stay drained.")
 @ls.json_option
-@pass_session
 def disconnect(session: Session, name: str, force: bool, as_json: bool) -> None:
     """Disconnect a workload manager. With none connected, Strata powers off no node, because a job may be running.
 
@@ -157,5 +154,5 @@ def disconnect(session: Session, name: str, force: bool, as_json: bool) -> None:
     Example: strata workload disconnect old
     """
     params = {"force": "true"} if force else {}
-    session.client.request("DELETE", f"/v1/workloads/{segment(name)}", params=params)
+    session.client.delete(f"/v1/workloads/{segment(name)}", params=params)
     session.out.answer(as_json, {"disconnected": name}, f"disconnected {name}")

@@ -26,7 +26,7 @@ JOBS = (
     ls.plain("user"),
     ls.plain("name"),
     ls.number("nodes"),
-    ls.Field("began", lambda i: when(i["start"]), lambda i: i["start"]),
+    ls.moment("began", of="start"),
     ls.Field("ran", lambda i: span(i["seconds"]), lambda i: i["seconds"], right=True),
     ls.Field("state", lambda i: "running" if i["end"] is None else "done"),
     ls.Field("energy", lambda i: joules(i["joules"]), lambda i: i["joules"] or 0, right=True),
@@ -48,7 +48,6 @@ JOBS = (
     "--limit", type=click.IntRange(1, 10_000), default=100, show_default=True, help="Show at most this many jobs."
 )
 @ls.listing(JOBS)
-@pass_session
 def jobs(session: Session, user: str, since: float, running: bool, limit: int, view: ls.Listing) -> None:
     """List jobs and what they used. The figures of a job appear some minutes after its end.
 
@@ -64,7 +63,6 @@ def jobs(session: Session, user: str, since: float, running: bool, limit: int, v
 @click.option("--apid", default="", help="Only this application of it.")
 @click.option("--nodes", "each", is_flag=True, help="Also every node (the 1000 that used the most).")
 @ls.json_option
-@pass_session
 def job(session: Session, job: str, apid: str, each: bool, as_json: bool) -> None:
     """Show what a job used: energy, average, maximum, spread over its nodes. Earlier runs are compared.
 
@@ -201,7 +199,7 @@ def record_job(
         "nodes": nodes,
         "time": time.time() if at is None else at,
     }
-    told = session.client.request("POST", "/v1/power/jobs", body={"events": [event]}).body
+    told = session.client.post("/v1/power/jobs", {"events": [event]})
     for refused in told["refused"]:
         session.out.note(f"job {refused['job']}: {refused['reason']}")
     if told["unknown_nodes"]:
@@ -212,7 +210,6 @@ def record_job(
 @click.command("import")
 @click.argument("file", type=click.File("r", encoding="utf-8", errors="replace"), default="-")
 @ls.json_option
-@pass_session
 def import_(session: Session, file: IO[str], as_json: bool) -> None:
     """Import runs of jobs from Slurm's accounting. It takes ``sacct --json``, or ``sacct -P`` with a heading.
 
@@ -227,7 +224,7 @@ def import_(session: Session, file: IO[str], as_json: bool) -> None:
     taken, unknown = 0, 0
     refused: list[Json] = []
     for begin in range(0, len(runs), BATCH):
-        told = session.client.request("POST", "/v1/power/jobs", body={"runs": runs[begin : begin + BATCH]}).body
+        told = session.client.post("/v1/power/jobs", {"runs": runs[begin : begin + BATCH]})
         taken, unknown = taken + told["taken"], unknown + told["unknown_nodes"]
         refused += told["refused"]
     if as_json:

@@ -102,7 +102,7 @@ class CapmcService:
         if self._known.stamp != stamp:
             pairs = sorted(
                 (node.nid, index)
-                for index, node in enumerate(registry.roster.nodes)
+                for index, node in enumerate(registry.nodes)
                 if node is not None and node.nid is not None
             )
             nodes = np.array([index for _, index in pairs], dtype=np.int64)
@@ -188,7 +188,7 @@ class CapmcMachine:
 
     def places(self, uids: Uids) -> Sequence[str]:
         """Where they are, or what they are called."""
-        nodes = self._registry.roster.nodes
+        nodes = self._registry.nodes
         found = (nodes[index] for index in self._registry.indices_of(uids).tolist())
         return [(node.location or node.name) if node is not None else "" for node in found]
 
@@ -202,12 +202,12 @@ class CapmcMachine:
 
     def at_places(self, places: Sequence[str]) -> Sequence[int]:
         """The uid of the node at each place, or with that name; -1: there is none."""
-        roster, scope, found = self._registry.roster, self.fleet.scope(self.who), []
+        registry, scope, found = self._registry, self.fleet.scope(self.who), []
         for place in places:
-            index = roster.at_location(place)
-            index = roster.find(place) if index < 0 else index
+            index = registry.at_location(place)
+            index = registry.find(place) if index < 0 else index
             visible = index >= 0 and (scope is None or bool(scope[index]))
-            found.append(int(roster.uids[index]) if visible else -1)
+            found.append(int(registry.uids[index]) if visible else -1)
         return found
 
     def below(self, place: str) -> Uids:

@@ -9,8 +9,7 @@ import click
 
 from strata.cli import listing as ls
 from strata.cli.named import Named
-from strata.cli.session import Session, pass_session
-from strata.cli.times import when
+from strata.cli.session import Session
 from strata.cli.words import items
 from strata.core.units import many
 from strata.power.telemetry.commands import watts
@@ -34,8 +33,8 @@ FIELDS = (
     ls.Field("limit", lambda i: watts(i["limit"]), lambda i: i["limit"] or 0, right=True),
     ls.Field("simulated", _simulated),
     ls.plain("author"),
-    ls.Field("changed", lambda i: when(i["time"]), lambda i: i["time"]),
-    ls.Field("doc", lambda i: i["doc"] or "-", shown=False),
+    ls.moment("changed", of="time"),
+    ls.plain("doc", shown=False),
     ls.plain("digest", shown=False),
 )
 
@@ -47,7 +46,6 @@ def policy() -> None:
 
 @policy.command("list")
 @ls.listing(FIELDS, sort="name")
-@pass_session
 def list_(session: Session, view: ls.Listing) -> None:
     """List the policies, and say where the site stands.
 
@@ -78,7 +76,6 @@ POLICIES.delete("Delete a policy that does not run.", "strata power policy delet
 @click.option("--name", default="", help="Name of the policy [default: the name in the file, or else the file's name]")
 @click.option("--without-simulation", "reason", default="", metavar="REASON", help="Accept it without a simulation.")
 @ls.json_option
-@pass_session
 def put(session: Session, file: Path, name: str, reason: str, as_json: bool) -> None:
     """Create or replace a policy. A running policy goes on with the new content.
 
@@ -95,7 +92,7 @@ def put(session: Session, file: Path, name: str, reason: str, as_json: bool) -> 
     if not called:
         raise click.UsageError("it has no name: give --name")
     body = {"text": text, "without_simulation": reason}
-    POLICIES.report(session, session.client.request("PUT", POLICIES.path(called), body=body).body, as_json)
+    POLICIES.report(session, session.client.put(POLICIES.path(called), body), as_json)
 
 
 def _standing(site: Json) -> str:

@@ -9,7 +9,7 @@ import click
 from strata.cli import listing as ls
 from strata.cli.options import Between
 from strata.cli.output import many
-from strata.cli.session import Session, pass_session
+from strata.cli.session import Session
 from strata.cli.times import span, when
 
 if TYPE_CHECKING:
@@ -36,7 +36,6 @@ def queue() -> None:
 
 @queue.command("list")
 @ls.listing(FIELDS)
-@pass_session
 def list_(session: Session, view: ls.Listing) -> None:
     """List the waiting jobs, as last imported. The job that starts next comes first.
 
@@ -59,7 +58,6 @@ def list_(session: Session, view: ls.Listing) -> None:
     help="Policies ignore it after this many seconds.",
 )
 @ls.json_option
-@pass_session
 def import_(session: Session, file: IO[str], good_for: float, as_json: bool) -> None:
     """Import the whole job queue, as ``squeue --json`` prints it. It replaces what was imported before.
 
@@ -71,7 +69,7 @@ def import_(session: Session, file: IO[str], good_for: float, as_json: bool) -> 
 
     found = read(file.read())
     body = {**found.body, "good_for": good_for}
-    told = session.client.request("POST", "/v1/power/queue", body=body).body
+    told = session.client.post("/v1/power/queue", body)
     if as_json:
         session.out.json(told)
         return

@@ -11,7 +11,7 @@ from strata.cli import exits
 from strata.cli.listing import json_option
 from strata.cli.options import Between
 from strata.cli.output import Column
-from strata.cli.session import Session, pass_session
+from strata.cli.session import Session
 from strata.cli.times import span
 
 if TYPE_CHECKING:
@@ -54,7 +54,6 @@ _COLUMNS = (
 @click.option("--alone", is_flag=True, help="Simulate only the policy, without the comparisons.")
 @click.option("--no-record", is_flag=True, help="Do not tell the service that this policy was simulated.")
 @json_option
-@pass_session
 def simulate(
     session: Session,
     file: Path,
@@ -128,7 +127,7 @@ def _record(session: Session, told: dict[str, object]) -> None:
     from strata.core.errors import Denied, StrataError
 
     try:
-        session.client.request("POST", "/v1/power/simulations", body=told)
+        session.client.post("/v1/power/simulations", told)
     except Denied as error:
         session.out.note(f"not recorded as simulated: {error}")
     except StrataError:

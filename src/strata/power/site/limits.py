@@ -41,7 +41,7 @@ class SiteNodes:
         stamp = (int(registry.revisions.max(initial=0)), len(registry))
         if stamp != self._known:
             everybody = drawing(registry, np.flatnonzero(registry.alive))
-            roster = registry.roster.nodes
+            roster = registry.nodes
             reachable = np.array([bool((node := roster[i]) and node.bmc) for i in everybody.tolist()], dtype=np.bool_)
             capped = registry.roles.where("compute")[everybody] & reachable
             self.capped = np.sort(registry.uids[everybody[capped]])

@@ -298,7 +298,7 @@ def led_nodes(controller: Controller) -> Callable[[], Nodes]:
         # A node that is new or changed has the highest revision; one that is gone is one less.
         stamp = (int(registry.revisions.max(initial=0)), len(registry), hash(mine.tobytes()))
         if kept[0] != stamp:
-            roster = registry.roster.nodes
+            roster = registry.nodes
             here = [i for i in np.flatnonzero(mine).tolist() if (node := roster[i]) is not None and node.bmc]
             indices = np.array(here, dtype=np.int64)
             indices = indices[np.argsort(registry.uids[indices], kind="stable")]

@@ -11,7 +11,7 @@ import click
 
 from strata.cli import listing as ls
 from strata.cli.output import many
-from strata.cli.session import Session, pass_session
+from strata.cli.session import Session
 from strata.cli.times import DURATION, WHEN, span, when
 from strata.cli.words import complete_select, items, no_blank, select_help
 
@@ -59,7 +59,7 @@ NODES = (
         right=True,
     ),
     ls.Field("energy", lambda i: joules(i["energy"]), lambda i: i["energy"] or 0, right=True, shown=False),
-    ls.Field("measured", lambda i: when(i["time"]), lambda i: i["time"] or 0),
+    ls.moment("measured", of="time"),
 )
 
 PARTS = (
@@ -76,7 +76,6 @@ PARTS = (
 @click.command()
 @SELECT
 @ls.listing(NODES)
-@pass_session
 def show(session: Session, select: tuple[str, ...], view: ls.Listing) -> None:
     """Show what nodes draw now; without SELECT, the machine and its cabinets.
 
@@ -116,7 +115,6 @@ def show(session: Session, select: tuple[str, ...], view: ls.Listing) -> None:
 )
 @click.option("--lowest", is_flag=True, help="Show the lowest instead.")
 @ls.listing(NODES)
-@pass_session
 def top(session: Session, select: tuple[str, ...], count: int, by: str, lowest: bool, view: ls.Listing) -> None:
     """Show the nodes that draw the most.
 
@@ -150,7 +148,6 @@ def top(session: Session, select: tuple[str, ...], count: int, by: str, lowest: 
     help="Draw it into FILE.svg (or .png).",
 )
 @ls.json_option
-@pass_session
 def history(
     session: Session,
     select: tuple[str, ...],

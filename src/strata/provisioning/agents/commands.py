@@ -8,7 +8,7 @@ import click
 
 from strata.cli import listing as ls
 from strata.cli.output import Column
-from strata.cli.session import Session, pass_session
+from strata.cli.session import Session
 from strata.cli.times import span, when
 from strata.cli.words import complete_node, segment
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 @click.argument("name", shell_complete=complete_node)
 @click.option("--inventory", is_flag=True, help="The hardware that it reports, as JSON.")
 @ls.json_option
-@pass_session
 def agent(session: Session, name: str, inventory: bool, as_json: bool) -> None:
     """Show what a node's agent says: its personality, images, health, measurements.
 

@@ -176,7 +176,7 @@ def expects_agents(fleet: Fleet, hub: Hub, identity: Identity) -> Callable[[], b
         now = controller.clock.now()
         if not any(now - since < SILENT_AFTER for since in controller.leadership.since.values()):
             return False
-        names = [node.name for node in controller.registry.roster.nodes if node is not None]
+        names = [node.name for node in controller.registry.nodes if node is not None]
         missing = (name for name in names if identity.record(name).redeemed and hub.get(name) is None)
         return any(leads(name) for name in missing)
 

@@ -11,9 +11,9 @@ FIELDS = (
     ls.plain("name"),
     ls.plain("network"),
     ls.plain("origin"),
-    ls.Field("interface", lambda item: item["interface"] or "-"),
-    ls.Field("server", lambda item: item["server"] or "-"),
-    ls.Field("why", lambda item: item["why"] or "-"),
+    ls.plain("interface"),
+    ls.plain("server"),
+    ls.plain("why"),
 )
 
 

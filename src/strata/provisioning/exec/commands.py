@@ -13,7 +13,7 @@ import click
 from strata.cli import exits
 from strata.cli import listing as ls
 from strata.cli.output import fold, many
-from strata.cli.session import Session, pass_session
+from strata.cli.session import Session
 from strata.cli.times import DURATION
 from strata.cli.words import complete_select, select_help
 
@@ -30,6 +30,7 @@ cat > "$part"; [ "$(wc -c < "$part")" -eq "$3" ]; chmod "$2" "$part"; mv -f "$pa
 _WAIT = 10  # seconds that the service holds a question for more results
 
 
+@select_help
 @click.command("exec")
 @click.argument("select", shell_complete=complete_select)
 @click.argument("argv", nargs=-1, required=True, metavar="-- COMMAND [ARGUMENT]...")
@@ -38,7 +39,6 @@ _WAIT = 10  # seconds that the service holds a question for more results
 @click.option("--timeout", type=DURATION, default="60s", show_default=True, help="Give up on a node after this long.")
 @click.option("--stream", is_flag=True, help="Print each node's output as it comes, not folded.")
 @ls.json_option
-@pass_session
 def exec_(
     session: Session,
     select: str,
@@ -69,7 +69,7 @@ def run_on_nodes(
     session: Session, request: Json, *, title: str = "exec", stream: bool = False, as_json: bool = False
 ) -> None:
     """Have it run, show what comes, and leave with what came of it."""
-    run: Json = session.client.request("POST", "/v1/exec", body=request).body
+    run: Json = session.client.post("/v1/exec", request)
     results: list[Json] = []
     interrupted = False
     try:
@@ -77,7 +77,7 @@ def run_on_nodes(
     except KeyboardInterrupt:
         interrupted = True
         session.client.close()  # an answer may be half read
-        session.client.request("DELETE", f"/v1/exec/{run['id']}")
+        session.client.delete(f"/v1/exec/{run['id']}")
         session.out.note(f"cancelled; {many(int(run['total']) - len(results), 'node')} had not answered")
     if as_json:
         session.out.json(sorted(results, key=lambda item: str(item["node"])))
@@ -133,9 +133,7 @@ def _failures(session: Session, results: Iterable[Json], *, quiet: bool) -> int:
     return sum(map(len, why.values()))
 
 
-select_help(exec_)
-
-
+@select_help
 @click.command()
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path))
 @click.argument("to", metavar="SELECT:PATH")
@@ -144,7 +142,6 @@ select_help(exec_)
 @click.option("--member", default="", help="Copy it into this member of the personality [default: its first].")
 @click.option("--timeout", type=DURATION, default="60s", show_default=True, help="Give up on a node after this long.")
 @ls.json_option
-@pass_session
 def cp(
     session: Session, file: Path, to: str, mode: str, minos: bool, member: str, timeout: float, as_json: bool
 ) -> None:
@@ -182,6 +179,3 @@ def cp(
         "stdin": base64.b64encode(data).decode(),
     }
     run_on_nodes(session, request, title=f"copied to /{path}", as_json=as_json)
-
-
-select_help(cp)

@@ -10,7 +10,7 @@ import click
 
 from strata.cli import exits
 from strata.cli import listing as ls
-from strata.cli.session import Session, pass_session
+from strata.cli.session import Session
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,7 +58,6 @@ def minos() -> None:
 @click.option("--cache", type=DIRECTORY, help="Where packages are kept. [default: the user's cache]")
 @OUTPUT
 @ls.json_option
-@pass_session
 def build(
     session: Session,
     arch: str,
@@ -96,7 +95,6 @@ def build(
 @minos.command("list")
 @OUTPUT
 @ls.listing(FIELDS, sort="digest")
-@pass_session
 def list_(session: Session, output: Path | None, view: ls.Listing) -> None:
     """List the builds; each architecture has a latest of its own, which its nodes boot.
 
@@ -110,7 +108,6 @@ def list_(session: Session, output: Path | None, view: ls.Listing) -> None:
 @click.argument("build", default="latest")
 @OUTPUT
 @ls.json_option
-@pass_session
 def show(session: Session, build: str, output: Path | None, as_json: bool) -> None:
     """Show what a build was made of.
 
@@ -137,7 +134,6 @@ def show(session: Session, build: str, output: Path | None, as_json: bool) -> No
 @click.argument("build", default="latest")
 @OUTPUT
 @ls.json_option
-@pass_session
 def verify(session: Session, build: str, output: Path | None, as_json: bool) -> None:
     """Check a build's signature and files; exit code 1 if something is wrong.
 
@@ -163,7 +159,6 @@ def verify(session: Session, build: str, output: Path | None, as_json: bool) -> 
 @click.argument("build")
 @OUTPUT
 @ls.json_option
-@pass_session
 def choose(session: Session, build: str, output: Path | None, as_json: bool) -> None:
     """Make a build the latest of its architecture. Nodes of that boot it unless their profile names another.
 
@@ -180,7 +175,6 @@ def choose(session: Session, build: str, output: Path | None, as_json: bool) -> 
 @click.argument("build")
 @OUTPUT
 @ls.json_option
-@pass_session
 def remove(session: Session, build: str, output: Path | None, as_json: bool) -> None:
     """Delete a build that is not the latest. Nodes that run it go on.
 

@@ -11,7 +11,7 @@ from strata.cli import listing as ls
 from strata.cli.named import Named
 from strata.cli.output import Column
 from strata.cli.reading import read_text
-from strata.cli.session import Session, pass_session
+from strata.cli.session import Session
 from strata.core.errors import BadRequest
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ FIELDS = (
     ls.Field("digest", lambda item: _short(item["digest"])),
     ls.number("wanted"),
     ls.number("running"),
-    ls.Field("problem", lambda item: item["problem"] or "-"),
-    ls.Field("description", lambda item: item["description"] or "-", shown=False),
+    ls.plain("problem"),
+    ls.plain("description", shown=False),
     ls.number("revision", shown=False),
 )
 
@@ -82,7 +82,6 @@ PERSONALITIES.delete("Delete a personality that no node should have.", "strata p
 @personality.command()
 @click.argument("file", type=click.Path(dir_okay=False, allow_dash=True, path_type=Path))
 @ls.json_option
-@pass_session
 def put(session: Session, file: Path, as_json: bool) -> None:
     """Create or replace the personality that FILE describes. It is YAML or JSON; - is standard input.
 
@@ -96,8 +95,7 @@ def put(session: Session, file: Path, as_json: bool) -> None:
     name = body.pop("name", None)
     if not isinstance(name, str):
         raise BadRequest("a personality has a name", where=str(file), hint="name: compute")
-    reply = session.client.request("PUT", PERSONALITIES.path(name), body=body)
-    PERSONALITIES.report(session, reply.body, as_json)
+    PERSONALITIES.report(session, session.client.put(PERSONALITIES.path(name), body), as_json)
 
 
 def _read(file: Path) -> dict[str, Any]:

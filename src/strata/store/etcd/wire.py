@@ -18,7 +18,6 @@ class Header(msgspec.Struct):
     """What every reply says about the store."""
 
     revision: int = 0
-    member_id: int = 0
 
 
 class KeyValue(msgspec.Struct):

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from typing import Any
 
 import msgspec
 
-from strata.api.raw_body import whole_body
+from strata.api.raw_body import while_there, whole_body
 from strata.api.redfish.protocol.errors import rejected
 from strata.api.redfish.protocol.route import Reply, Stream
 from strata.core.input.decoding import UNREADABLE
@@ -95,17 +94,7 @@ async def send_stream(receive: Receive, send: Send, stream: Stream) -> None:
             await send({"type": "http.response.body", "body": part, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
 
-    async def until_gone() -> None:
-        while (await receive())["type"] != "http.disconnect":
-            pass
-
-    tasks = [asyncio.ensure_future(pump()), asyncio.ensure_future(until_gone())]
     try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        await while_there(receive, pump())
     finally:
-        for task in tasks:
-            task.cancel()
-        results = await asyncio.gather(*tasks, return_exceptions=True)
         await stream.lines.aclose()
-    if isinstance(results[0], Exception):
-        raise results[0]

@@ -15,7 +15,7 @@ from strata.cli import exits
 from strata.cli.listing import json_option
 from strata.cli.output import Column, many
 from strata.cli.repository import OfRepository, of_repository
-from strata.cli.session import Session, pass_session
+from strata.cli.session import Session
 from strata.cli.waiting import arrival, wait_options
 from strata.cli.words import items
 
@@ -43,7 +43,6 @@ PART = 2000
 @click.option("--prune", is_flag=True, help="Delete desire documents that are in none of the files.")
 @wait_options
 @json_option
-@pass_session
 def apply(
     session: Session,
     directory: str | None,
@@ -144,7 +143,7 @@ def _ask(session: Session, bundle: Bundle, body: Json) -> tuple[list[Json], int]
     from strata.core.errors import StrataError
 
     try:
-        report = session.client.request("POST", "/v1/apply", body=body).body
+        report = session.client.post("/v1/apply", body)
     except StrataError as error:
         place = bundle.place_of(error.where)
         if place:

@@ -11,7 +11,7 @@ import click
 from strata.cli import exits
 from strata.cli.listing import json_option
 from strata.cli.output import fold, many
-from strata.cli.session import Session, pass_session
+from strata.cli.session import Session
 from strata.cli.waiting import arrival, wait_options
 from strata.cli.words import (
     complete_select,
@@ -35,6 +35,7 @@ CREATE_BATCH = 5000
 _FLEETING = re.compile(r"(^|[\s!])(state|fact|want):")
 
 
+@select_help
 @click.command("set")
 @click.argument(
     "words",
@@ -48,7 +49,6 @@ _FLEETING = re.compile(r"(^|[\s!])(state|fact|want):")
 @click.option("--dry-run", is_flag=True, help="Show what would be done, by class of nodes.")
 @wait_options
 @json_option
-@pass_session
 def set_(
     session: Session,
     words: tuple[str, ...],
@@ -131,26 +131,26 @@ def _complain(session: Session, wrong: list[Json]) -> None:
         session.out.note(f"{fold(names)}: {error}")
 
 
+@select_help
 @click.command()
 @click.argument("select", nargs=-1, required=True, callback=no_blank, shell_complete=complete_select)
 @click.option("--reason", required=True, help="Why; others will read it.")
 @json_option
-@pass_session
 def hold(session: Session, select: tuple[str, ...], reason: str, as_json: bool) -> None:
     """Take nodes out of automation until a person releases them.
 
     \b
     Example: strata node hold n0042 --reason 'DIMM 3 is being replaced'
     """
-    answer = session.client.request("POST", "/v1/holds", body={"select": " ".join(select), "reason": reason}).body
+    answer = session.client.post("/v1/holds", {"select": " ".join(select), "reason": reason})
     _finish_many(session, answer, "held", as_json)
 
 
+@select_help
 @click.command()
 @click.argument("select", nargs=-1, required=True, callback=no_blank, shell_complete=complete_select)
 @wait_options
 @json_option
-@pass_session
 def release(session: Session, select: tuple[str, ...], waiting: bool, timeout: float, as_json: bool) -> None:
     """Give held nodes back to automation.
 
@@ -158,15 +158,15 @@ def release(session: Session, select: tuple[str, ...], waiting: bool, timeout: f
     Example: strata node release n0042
              strata node release state:held --wait
     """
-    answer = session.client.request("DELETE", "/v1/holds", params={"select": " ".join(select)}).body
+    answer = session.client.delete("/v1/holds", params={"select": " ".join(select)})
     _finish_many(session, answer, "released", as_json, wait=timeout if waiting else None)
 
 
+@select_help
 @click.command()
 @click.argument("select", nargs=-1, required=True, callback=no_blank, shell_complete=complete_select)
 @wait_options
 @json_option
-@pass_session
 def retry(session: Session, select: tuple[str, ...], waiting: bool, timeout: float, as_json: bool) -> None:
     """Forget failures and faults, try again now.
 
@@ -174,7 +174,7 @@ def retry(session: Session, select: tuple[str, ...], waiting: bool, timeout: flo
     Example: strata node retry state:faulted
              strata node retry state:faulted --wait
     """
-    answer = session.client.request("POST", "/v1/retries", body={"select": " ".join(select)}).body
+    answer = session.client.post("/v1/retries", {"select": " ".join(select)})
     _finish_many(session, answer, "retried", as_json, wait=timeout if waiting else None)
 
 
@@ -209,7 +209,6 @@ def _finish_many(session: Session, answer: Json, what: str, as_json: bool, wait:
     help="A network port, for one node: mac=, address=, name=, port=. May be repeated; the first one boots.",
 )
 @json_option
-@pass_session
 def add(
     session: Session,
     /,
@@ -271,15 +270,15 @@ def create(client: Client, specs: list[Json], session: Session) -> list[Json]:
 
 
 def _created(client: Client, specs: list[Json]) -> list[Json]:
-    body: Any = client.request("POST", "/v1/nodes", body={"nodes": specs}).body
+    body: Any = client.post("/v1/nodes", {"nodes": specs})
     return list(body["results"] if isinstance(body, dict) else body)
 
 
+@select_help
 @click.command()
 @click.argument("select", nargs=-1, required=True, callback=no_blank, shell_complete=complete_select)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @json_option
-@pass_session
 def delete(session: Session, select: tuple[str, ...], yes: bool, as_json: bool) -> None:
     """Forget nodes and all that was said about them. Nothing is done to the machines.
 
@@ -297,7 +296,7 @@ def delete(session: Session, select: tuple[str, ...], yes: bool, as_json: bool) 
     with Meter(session.out, "deleting nodes") as meter:
         for done, name in enumerate(names, 1):
             try:
-                client.request("DELETE", f"/v1/nodes/{segment(name)}")
+                client.delete(f"/v1/nodes/{segment(name)}")
             except StrataError as error:
                 if len(names) == 1:
                     raise
@@ -319,7 +318,3 @@ def confirm(session: Session, question: str) -> None:
         raise click.UsageError("not a terminal, so nobody can be asked to confirm: add --yes")
     if not click.confirm(question, err=True):
         raise click.Abort
-
-
-for _command in (set_, hold, release, retry, delete):
-    select_help(_command)

@@ -9,13 +9,14 @@ import click
 from strata.cli import exits
 from strata.cli.listing import json_option
 from strata.cli.output import many
-from strata.cli.session import Session, pass_session
+from strata.cli.session import Session
 from strata.cli.words import complete_select, interfaces, no_blank, pairs, segment, select_help
 
 if TYPE_CHECKING:
     from strata.cli.client import Json
 
 
+@select_help
 @click.command()
 @click.argument("select", nargs=-1, required=True, callback=no_blank, shell_complete=complete_select)
 @click.option("--bmc", metavar="URL", help="Where its BMC answers (https://… or ipmi://…).")
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     help="Replaces all its network ports: mac=, address=, name=, port=. May be repeated; the first one boots.",
 )
 @json_option
-@pass_session
 def edit(
     session: Session,
     /,
@@ -67,7 +67,7 @@ def edit(
     wrong: list[Json] = []
     for name in names:
         try:
-            client.request("PATCH", f"/v1/nodes/{segment(name)}", body=change)
+            client.patch(f"/v1/nodes/{segment(name)}", change)
         except StrataError as error:
             if len(names) == 1:
                 raise
@@ -78,6 +78,3 @@ def edit(
         session.out.note(f"{one['node']}: {one['error']}")
     if wrong:
         exits.leave(exits.ERROR)
-
-
-select_help(edit)

@@ -12,7 +12,7 @@ from strata.cli import exits
 from strata.cli import listing as ls
 from strata.cli.lazy import LazyGroup
 from strata.cli.output import STATE_ORDER, Column, many, state_colour
-from strata.cli.session import Session, pass_session
+from strata.cli.session import Session
 from strata.cli.times import WHEN, span, when
 from strata.cli.words import complete_node, complete_select, no_blank, segment, select_help, wanted
 from strata.rooms import commands
@@ -58,15 +58,16 @@ FIELDS = (
     ls.Field("facts", _facts, shown=False),
     ls.Field("desires", _wants, shown=False),
     ls.Field("doing", _doing),
-    ls.Field("fault", lambda item: item.get("fault") or "-"),
+    ls.plain("fault"),
     ls.Field("hold", lambda item: (item.get("hold") or {}).get("reason") or "-"),
-    ls.Field("frozen", lambda item: item.get("frozen") or "-", shown=False),
+    ls.plain("frozen", shown=False),
     ls.plain("bmc", shown=False),
     ls.number("uid", shown=False),
     ls.number("revision", shown=False),
 )
 
 
+@select_help
 @click.command("list")
 @click.argument("select", nargs=-1, callback=no_blank, shell_complete=complete_select)
 @click.option("--state", type=click.Choice(STATE_ORDER), help="Only nodes in this state.")
@@ -74,7 +75,6 @@ FIELDS = (
 @click.option("--folded", is_flag=True, help="One nodeset instead of a table.")
 @click.option("--group-by", type=click.Choice(["state"]), help="One nodeset for each state.")
 @ls.listing(FIELDS)
-@pass_session
 def list_(
     session: Session,
     select: tuple[str, ...],
@@ -123,7 +123,6 @@ def _show_folded(session: Session, answer: Json, *, by_state: bool, as_json: boo
 @click.command()
 @click.argument("name", shell_complete=complete_node)
 @ls.json_option
-@pass_session
 def show(session: Session, name: str, as_json: bool) -> None:
     """Show one node: what it is, what is known of it, what is wanted of it.
 
@@ -219,7 +218,6 @@ def _variable(name: str, fact: Json | None, want: Json | None) -> tuple[str, ...
 @click.command()
 @click.argument("select", nargs=-1, required=True, metavar="SELECT", callback=no_blank, shell_complete=complete_select)
 @ls.json_option
-@pass_session
 def why(session: Session, select: tuple[str, ...], as_json: bool) -> None:
     """Say in plain words why nodes aren't at their goals, and what comes next. Nodes with the same reason come
     together.
@@ -261,7 +259,6 @@ def _next(following: Json) -> str:
 @click.argument("name", shell_complete=complete_node)
 @click.argument("wants", nargs=-1, metavar="[VARIABLE=VALUE]...")
 @ls.json_option
-@pass_session
 def plan(session: Session, name: str, wants: tuple[str, ...], as_json: bool) -> None:
     """Show the way from what a node is to what is wanted of it. With VARIABLE=VALUE: to what would be wanted. Changes
     nothing.
@@ -308,7 +305,7 @@ def _show_plan(session: Session, answer: Json) -> None:
 
 
 HISTORY = (
-    ls.Field("time", lambda item: when(item["time"]), key=lambda item: item["time"]),
+    ls.moment("time"),
     ls.plain("nodes"),
     ls.plain("variable"),
     ls.plain("old"),
@@ -332,7 +329,6 @@ HISTORY = (
     help="Show at most this many changes, the newest.",
 )
 @ls.listing(HISTORY, sort="time")
-@pass_session
 def history(
     session: Session,
     select: tuple[str, ...],
@@ -370,6 +366,3 @@ def history(
 
 def _seconds(moment: float | None) -> str | None:
     return None if moment is None else f"{moment:.3f}"
-
-
-select_help(list_)

@@ -10,7 +10,7 @@ import click
 from strata import __version__
 from strata.cli.listing import json_option
 from strata.cli.output import many
-from strata.cli.session import Session, pass_session
+from strata.cli.session import Session
 from strata.cli.times import span
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 @click.command()
 @json_option
-@pass_session
 def status(session: Session, as_json: bool) -> None:
     """Show the fleet at a glance: nodes by state, trouble, alerts, brakes.
 
@@ -64,7 +63,6 @@ def _canaries(found: Json) -> str:
 @click.command("log-level")
 @click.argument("level", required=False, type=click.Choice(["debug", "info", "warning", "error"]))
 @json_option
-@pass_session
 def log_level(session: Session, level: str | None, as_json: bool) -> None:
     """Show or switch the service's log level, while it runs.
 
@@ -74,13 +72,12 @@ def log_level(session: Session, level: str | None, as_json: bool) -> None:
     if level is None:
         level = str(session.client.get("/v1/config/log-level")["level"])
     else:
-        session.client.request("PUT", "/v1/config/log-level", body={"level": level})
+        session.client.put("/v1/config/log-level", {"level": level})
     session.out.answer(as_json, {"level": level}, level)
 
 
 @click.command()
 @json_option
-@pass_session
 def version(session: Session, as_json: bool) -> None:
     """Show the version of this command.
 

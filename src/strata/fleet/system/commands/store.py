@@ -9,7 +9,7 @@ import click
 
 from strata.cli import exits
 from strata.cli.listing import json_option
-from strata.cli.session import LONG, Session, pass_session
+from strata.cli.session import LONG, Session
 from strata.core.errors import Conflict, NotFound
 
 if TYPE_CHECKING:
@@ -27,21 +27,19 @@ def store() -> None:
 
 @store.command()
 @json_option
-@pass_session
 def backup(session: Session, as_json: bool) -> None:
     """Write a consistent backup into the service's state directory, while it works.
 
     \b
     Example: strata store backup
     """
-    made: Json = session.connect(session.url, timeout=LONG).request("POST", "/v1/store/backup", body={}).body
+    made: Json = session.connect(session.url, timeout=LONG).post("/v1/store/backup", {})
     session.out.answer(as_json, made, f"{made['path']}: revision {made['revision']}, {made['bytes']} bytes")
 
 
 @store.command()
 @STORE_OPTION
 @json_option
-@pass_session
 def check(session: Session, url: str, as_json: bool) -> None:
     """Look at every stored byte; exit code 1 if something is wrong. Without a service it looks at the files itself.
 
@@ -106,7 +104,6 @@ def _check_offline(url: str) -> Json:
 @STORE_OPTION
 @click.option("--overwrite", is_flag=True, help="Even if the store is not empty: what is in it is lost.")
 @json_option
-@pass_session
 def restore(session: Session, file: Path, url: str, overwrite: bool, as_json: bool) -> None:
     """Put a backup in place of the store. The service must be stopped.
 

@@ -11,7 +11,7 @@ from strata.cli import exits
 from strata.cli import listing as ls
 from strata.cli.options import Watts
 from strata.cli.output import Column, many
-from strata.cli.session import Session, pass_session
+from strata.cli.session import Session
 from strata.cli.waiting import arrival
 from strata.cli.words import complete_node, complete_select, items, no_blank, segment, select_help
 from strata.core.texts import NODE_NAME
@@ -103,7 +103,6 @@ def show_of_each(
 @click.command()
 @NODE
 @ls.json_option
-@pass_session
 def bmc(session: Session, node: str, as_json: bool) -> None:
     """Show a node's BMC: who it is, whether it answers, what it would boot.
 
@@ -147,7 +146,6 @@ def _boot_text(boot: Json | None) -> str:
 @click.option("--uri", default="", help="For http: what to boot.")
 @click.option("--uefi/--bios", "uefi", default=None, help="Also set the boot mode to UEFI or BIOS.")
 @ls.json_option
-@pass_session
 def boot(
     session: Session, select: tuple[str, ...], target: str, always: bool, uri: str, uefi: bool | None, as_json: bool
 ) -> None:
@@ -168,7 +166,6 @@ def boot(
 @click.option("--insert", "image", default="", metavar="URI", help="The image to insert.")
 @click.option("--eject", is_flag=True, help="Take out what is in the drive.")
 @ls.json_option
-@pass_session
 def media(session: Session, select: tuple[str, ...], image: str, eject: bool, as_json: bool) -> None:
     """Insert an image into nodes' virtual drives, or eject it.
 
@@ -186,7 +183,6 @@ def media(session: Session, select: tuple[str, ...], image: str, eject: bool, as
 @SELECT
 @click.option("--off", is_flag=True, help="Switch the light off.")
 @ls.json_option
-@pass_session
 def identify(session: Session, select: tuple[str, ...], off: bool, as_json: bool) -> None:
     """Switch the identify light of nodes, so that somebody finds them in the room.
 
@@ -214,7 +210,6 @@ LIMITS = (
 @click.option("--clear", is_flag=True, help="Take the cap off.")
 @click.option("--limit", default="", metavar="ID", help="What to cap [default: the node].")
 @ls.listing(LIMITS)
-@pass_session
 def limits(
     session: Session, select: tuple[str, ...], watts: float | None, clear: bool, limit: str, view: ls.Listing
 ) -> None:
@@ -240,7 +235,6 @@ def limits(
 @click.option("--ntp", multiple=True, metavar="SERVER", help="Set the time servers (repeat for several).")
 @click.option("--syslog", multiple=True, metavar="SERVER", help="Set the log servers.")
 @ls.json_option
-@pass_session
 def settings(
     session: Session, select: tuple[str, ...], ntp: tuple[str, ...], syslog: tuple[str, ...], as_json: bool
 ) -> None:

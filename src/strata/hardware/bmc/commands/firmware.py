@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from strata.cli import listing as ls
-from strata.cli.session import Session, pass_session
+from strata.cli.session import Session
 from strata.cli.words import pairs, select_help
 from strata.hardware.bmc.commands.bmc import SELECT, one, send, show_of_each
 
@@ -19,7 +19,6 @@ ATTRIBUTES = (ls.plain("name"), ls.plain("current"), ls.plain("staged"))
 @SELECT
 @click.option("--set", "changes", multiple=True, metavar="NAME=VALUE", help="Stage a setting for the next restart.")
 @ls.listing(ATTRIBUTES, sort="name")
-@pass_session
 def bios(session: Session, select: tuple[str, ...], changes: tuple[str, ...], view: ls.Listing) -> None:
     """Show the firmware settings of a node, or stage some for the next restart.
 
@@ -72,7 +71,6 @@ FIRMWARE = (
     help="When to apply it [default: the BMC decides].",
 )
 @ls.listing(FIRMWARE)
-@pass_session
 def firmware(
     session: Session,
     select: tuple[str, ...],

@@ -10,7 +10,7 @@ import click
 
 from strata.cli import listing as ls
 from strata.cli.lazy import LazyGroup
-from strata.cli.session import Session, pass_session
+from strata.cli.session import Session
 from strata.cli.waiting import wait_options
 from strata.cli.words import complete_select, no_blank, select_help
 from strata.hardware.bmc.commands.bmc import SELECT, send
@@ -32,7 +32,7 @@ def power() -> None:
 
 def _switching(function: Callable[..., None]) -> Any:
     """A command that switches nodes: whom, and whether to stay until it is done."""
-    return SELECT(wait_options(ls.json_option(pass_session(function))))
+    return SELECT(wait_options(ls.json_option(function)))
 
 
 def _switch(
@@ -131,7 +131,6 @@ FIELDS = (
 @click.command()
 @click.argument("select", nargs=-1, metavar="[SELECT]", callback=no_blank, shell_complete=complete_select)
 @ls.listing(FIELDS)
-@pass_session
 def status(session: Session, select: tuple[str, ...], view: ls.Listing) -> None:
     """Show which nodes are on, which are off, and what is wanted of them.
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import click
 
 from strata.cli import listing as ls
-from strata.cli.session import Session, pass_session
-from strata.cli.times import when
+from strata.cli.session import Session
 from strata.cli.words import items, segment, select_help
 from strata.hardware.alerts.commands import severity_colour
 from strata.hardware.bmc.commands.bmc import NODE, SELECT, number, show_of_each
@@ -29,7 +28,6 @@ SENSORS = (
 @SELECT
 @click.option("--kind", default="", help="Only temperature, fan, power, voltage, ...")
 @ls.listing(SENSORS)
-@pass_session
 def sensors(session: Session, select: tuple[str, ...], kind: str, view: ls.Listing) -> None:
     """Read the sensors of nodes, now.
 
@@ -41,7 +39,7 @@ def sensors(session: Session, select: tuple[str, ...], kind: str, view: ls.Listi
 
 ENTRIES = (
     ls.plain("id"),
-    ls.Field("time", lambda item: when(item["time"]), key=lambda item: item["time"] or 0),
+    ls.moment("time"),
     ls.plain("severity", colour=severity_colour),
     ls.plain("message"),
     ls.plain("sensor", shown=False),
@@ -56,7 +54,6 @@ ENTRIES = (
     "--limit", type=click.IntRange(1, 10_000), default=1000, show_default=True, help="Show at most this many entries."
 )
 @ls.listing(ENTRIES)
-@pass_session
 def log(session: Session, node: str, after: str, limit: int, view: ls.Listing) -> None:
     """Show the event log that a node's BMC keeps.
 

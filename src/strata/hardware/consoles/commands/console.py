@@ -22,11 +22,12 @@ FIELDS = (
     ls.Field("open", lambda item: "yes" if item["connected"] else "no"),
     ls.number("lines"),
     ls.number("bytes"),
-    ls.Field("last", lambda item: when(item["last"]), key=lambda item: item["last"] or 0),
+    ls.moment("last"),
     ls.plain("trouble"),
 )
 
 
+@select_help
 @click.command()
 @click.argument("select", nargs=-1, metavar="NODE | SELECT...", callback=no_blank, shell_complete=complete_select)
 @click.option(
@@ -158,6 +159,3 @@ def _line(session: Session, line: Json, lead: str = "") -> None:
     source = line["source"]
     mark = "" if source == "serial" else f"[{source}] "
     session.out.line(f"{lead}{when(line['time'])}  {mark}{line['text']}", colour="yellow" if source == "strata" else "")
-
-
-select_help(console)

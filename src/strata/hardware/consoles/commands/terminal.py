@@ -92,7 +92,7 @@ def _type(session: Session, node: str, keyboard: int, wake: int) -> None:
         data = os.read(keyboard, _PIECE)
         typed, over = keys.feed(data)
         if typed:
-            session.client.request("POST", path, body={"data": base64.b64encode(typed).decode()})
+            session.client.post(path, {"data": base64.b64encode(typed).decode()})
         if over or not data:
             return
 

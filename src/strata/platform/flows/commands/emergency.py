@@ -8,7 +8,7 @@ import click
 
 from strata.cli import listing as ls
 from strata.cli.output import many
-from strata.cli.session import Session, pass_session
+from strata.cli.session import Session
 from strata.cli.words import complete_select, no_blank, select_help
 from strata.platform.flows.commands.flow import ask_words, begun
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from strata.cli.client import Json
 
 
+@select_help
 @click.command("emergency-revoke")
 @click.argument("select", nargs=-1, required=True, callback=no_blank, shell_complete=complete_select)
 @click.option("--reason", required=True, help="Why; it goes into the audit log.")
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     "--wait/--no-wait", default=True, help="Wait until it has ended; exit code 1 if it failed.  [default: wait]"
 )
 @ls.json_option
-@pass_session
 def emergency_revoke(
     session: Session, select: tuple[str, ...], reason: str, confirm: str, dry_run: bool, wait: bool, as_json: bool
 ) -> None:
@@ -45,7 +45,4 @@ def emergency_revoke(
             return
         confirm = ask_words(session, words, f"This cuts off {many(found['total'], 'node')}: {found['nodeset']}")
     body = {"select": chosen, "reason": reason, "confirm": confirm}
-    begun(session, session.client.request("POST", "/v1/emergency-revoke", body=body).body, wait, as_json)
-
-
-select_help(emergency_revoke)
+    begun(session, session.client.post("/v1/emergency-revoke", body), wait, as_json)

@@ -12,7 +12,7 @@ from strata.cli import exits
 from strata.cli import listing as ls
 from strata.cli.named import Named
 from strata.cli.output import Column, many, state_colour
-from strata.cli.session import Session, pass_session
+from strata.cli.session import Session
 from strata.cli.times import span, when
 from strata.cli.words import complete_operation, segment
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 FIELDS = (
     ls.plain("name"),
     ls.Field("steps", lambda item: len(item["steps"]), key=lambda item: len(item["steps"]), right=True),
-    ls.Field("description", lambda item: item["description"] or "-"),
+    ls.plain("description"),
     ls.plain("author"),
 )
 
@@ -67,7 +67,6 @@ FLOWS.delete("Forget a flow. Runs that are under way go on.", "strata flow delet
 @click.option("--confirm", default="", metavar="TEXT", help="'run NAME now on N nodes', for scripts with --now.")
 @click.option("--wait", is_flag=True, help="Wait until it has ended; exit code 1 if it failed.")
 @ls.json_option
-@pass_session
 def run(
     session: Session,
     name: str,
@@ -89,18 +88,17 @@ def run(
     path = f"/v1/flows/{segment(name)}"
     body = {"start": start, "now": now, "reason": reason, "confirm": confirm}
     if dry_run or (now and not confirm):
-        plan: Json = session.client.request("POST", f"{path}/plan", body=body).body
+        plan: Json = session.client.post(f"{path}/plan", body)
         if dry_run:
             show_plan(session, plan, as_json)
             return
         body["confirm"] = ask_words(session, plan["confirm"], "This waits for nothing and nobody.")
-    begun(session, session.client.request("POST", f"{path}/run", body=body).body, wait, as_json)
+    begun(session, session.client.post(f"{path}/run", body), wait, as_json)
 
 
 @flow.command()
 @click.argument("ident", metavar="OPERATION", shell_complete=complete_operation)
 @ls.json_option
-@pass_session
 def status(session: Session, ident: str, as_json: bool) -> None:
     """Show how far a run is, step by step.
 

@@ -10,7 +10,7 @@ import click
 from strata.cli import listing as ls
 from strata.cli.output import many
 from strata.cli.reading import read_text
-from strata.cli.session import Session, pass_session
+from strata.cli.session import Session
 
 if TYPE_CHECKING:
     from strata.cli.client import Json
@@ -33,7 +33,6 @@ def system() -> None:
 @system.command()
 @click.argument("file", type=click.Path(dir_okay=False, allow_dash=True, path_type=Path))
 @ls.json_option
-@pass_session
 def put(session: Session, file: Path, as_json: bool) -> None:
     """Say which stages the machine is made of, and what each needs. FILE is YAML; - is standard input.
 
@@ -45,13 +44,12 @@ def put(session: Session, file: Path, as_json: bool) -> None:
     from strata.platform.flows.files import read_system
 
     spec = read_system(read_text(file), str(file))
-    found: Json = session.client.request("PUT", "/v1/system", body=msgspec.to_builtins(spec)).body
+    found: Json = session.client.put("/v1/system", msgspec.to_builtins(spec))
     session.out.answer(as_json, found, f"the system has {many(len(found['stages']), 'stage')}")
 
 
 @system.command()
 @ls.listing(FIELDS)
-@pass_session
 def status(session: Session, view: ls.Listing) -> None:
     """Show the state of each stage, in the order in which they are started.
 
@@ -71,12 +69,12 @@ def _run(
 
     body = {"stages": list(stages), "confirm": confirm}
     if dry_run or (what == "stop" and not confirm):
-        plan: Json = session.client.request("POST", f"/v1/system/{what}/plan", body=body).body
+        plan: Json = session.client.post(f"/v1/system/{what}/plan", body)
         if dry_run:
             show_plan(session, plan, as_json)
             return
         body["confirm"] = ask_words(session, plan["confirm"], "This stops the machine, the last stage first.")
-    begun(session, session.client.request("POST", f"/v1/system/{what}", body=body).body, wait, as_json)
+    begun(session, session.client.post(f"/v1/system/{what}", body), wait, as_json)
 
 
 @system.command()
@@ -84,7 +82,6 @@ def _run(
 @click.option("--dry-run", is_flag=True, help="Only show what would be done now.")
 @click.option("--wait", is_flag=True, help="Wait until it has ended; exit code 1 if it failed.")
 @ls.json_option
-@pass_session
 def start(session: Session, stages: tuple[str, ...], dry_run: bool, wait: bool, as_json: bool) -> None:
     """Start the machine, or STAGES and all that they need. What is up already takes no time.
 
@@ -101,7 +98,6 @@ def start(session: Session, stages: tuple[str, ...], dry_run: bool, wait: bool, 
 @click.option("--dry-run", is_flag=True, help="Only show what would be done now.")
 @click.option("--wait", is_flag=True, help="Wait until it has ended; exit code 1 if it failed.")
 @ls.json_option
-@pass_session
 def stop(session: Session, stages: tuple[str, ...], confirm: str, dry_run: bool, wait: bool, as_json: bool) -> None:
     """Stop the machine, or STAGES and all that need them. The last stage comes first, each when its last job has ended.
 

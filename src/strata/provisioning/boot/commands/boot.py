@@ -8,7 +8,7 @@ import click
 
 from strata.cli import listing as ls
 from strata.cli.named import Named
-from strata.cli.session import Session, pass_session
+from strata.cli.session import Session
 from strata.cli.times import when
 from strata.cli.words import complete_node, complete_select, no_blank, segment, select_help
 from strata.core.errors import NotFound
@@ -63,10 +63,10 @@ def boot() -> None:
 boot.add_command(unknown)
 
 
+@select_help
 @boot.command()
 @click.argument("select", nargs=-1, shell_complete=complete_select, callback=no_blank)
 @ls.listing(STATUS_FIELDS, sort="node")
-@pass_session
 def status(session: Session, select: tuple[str, ...], view: ls.Listing) -> None:
     """Show how nodes' boots went: number, failures in a row, when each last arrived.
 
@@ -77,13 +77,9 @@ def status(session: Session, select: tuple[str, ...], view: ls.Listing) -> None:
     ls.show(session, STATUS_FIELDS, found, view)
 
 
-select_help(status)
-
-
 @boot.command()
 @click.argument("node", shell_complete=complete_node)
 @ls.json_option
-@pass_session
 def script(session: Session, node: str, as_json: bool) -> None:
     """Print the script that NODE would get if it asked now. Changes nothing.
 
@@ -100,14 +96,13 @@ def script(session: Session, node: str, as_json: bool) -> None:
 @boot.command()
 @click.argument("node", shell_complete=complete_node)
 @ls.json_option
-@pass_session
 def revoke(session: Session, node: str, as_json: bool) -> None:
     """Revoke the certificate of NODE. Its next boot gets a new one.
 
     \b
     Example: strata boot revoke n0001
     """
-    found = session.client.request("POST", f"/v1/boot/nodes/{segment(node)}/revoke").body
+    found = session.client.post(f"/v1/boot/nodes/{segment(node)}/revoke")
     session.out.answer(as_json, found, f"{node} has no certificate until it boots again")
 
 
@@ -134,7 +129,6 @@ PROFILES.delete("Delete a profile that no node is set to boot.", "strata boot pr
 )
 @click.option("--description", help="What it is for.")
 @ls.json_option
-@pass_session
 def set_(
     session: Session,
     name: str,

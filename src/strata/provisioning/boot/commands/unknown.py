@@ -6,8 +6,7 @@ import click
 
 from strata.cli import listing as ls
 from strata.cli.named import Named
-from strata.cli.session import Session, pass_session
-from strata.cli.times import when
+from strata.cli.session import Session
 
 FIELDS = (
     ls.plain("mac"),
@@ -15,8 +14,8 @@ FIELDS = (
     ls.plain("uuid", shown=False),
     ls.plain("peer"),
     ls.plain("macs", shown=False),
-    ls.Field("first", lambda item: when(item["first"]), key=lambda item: item["first"]),
-    ls.Field("last", lambda item: when(item["last"]), key=lambda item: item["last"]),
+    ls.moment("first"),
+    ls.moment("last"),
 )
 
 
@@ -41,7 +40,6 @@ _UNKNOWN.list(
 @click.option("--role", default="compute", show_default=True, help="What it is for.")
 @click.option("--bmc", default="", help="Where its BMC answers.")
 @ls.json_option
-@pass_session
 def adopt(
     session: Session, mac: str, name: str, address: str, location: str, role: str, bmc: str, as_json: bool
 ) -> None:
@@ -51,19 +49,18 @@ def adopt(
     Example: strata boot unknown adopt 52:54:00:12:34:56 n0005 --address 10.77.0.15
     """
     body = {"name": name, "address": address, "location": location, "role": role, "bmc": bmc}
-    node = session.client.request("POST", f"/v1/boot/unknown/{mac.lower()}", body=body).body
+    node = session.client.post(f"/v1/boot/unknown/{mac.lower()}", body)
     session.out.answer(as_json, node, f"{node['name']} is a node now; it boots as that when it next says hello")
 
 
 @unknown.command()
 @click.argument("mac")
 @ls.json_option
-@pass_session
 def forget(session: Session, mac: str, as_json: bool) -> None:
     """Forget a machine; if it says hello again, it is listed again.
 
     \b
     Example: strata boot unknown forget 52:54:00:12:34:56
     """
-    session.client.request("DELETE", f"/v1/boot/unknown/{mac.lower()}")
+    session.client.delete(f"/v1/boot/unknown/{mac.lower()}")
     session.out.answer(as_json, {"forgotten": mac.lower()}, f"forgot {mac.lower()}")

@@ -13,7 +13,7 @@ import click
 from strata.cli import exits
 from strata.cli import listing as ls
 from strata.cli.reading import read_text
-from strata.cli.session import Session, pass_session
+from strata.cli.session import Session
 from strata.cli.words import segment
 from strata.core.errors import BadRequest, StrataError
 from strata.provisioning.images.commands.tags import IMAGE, path_of, report
@@ -40,7 +40,6 @@ PATH = click.Path(path_type=Path)
 @click.option("--unsigned", is_flag=True, help="Import it as a new image, even if it carries a signed release.")
 @click.option("--wait/--no-wait", default=True, help="Wait until it is done.")
 @ls.json_option
-@pass_session
 def import_(
     session: Session, source: str, name: str, tag: str, ref: str, unsigned: bool, wait: bool, as_json: bool
 ) -> None:
@@ -57,7 +56,7 @@ def import_(
         body["registry"] = source.removeprefix(_REGISTRY)
     else:
         body["upload"] = send_file(session.client, session.out, Path(source))
-    work = session.client.request("POST", "/v1/images", body=body).body
+    work = session.client.post("/v1/images", body)
     _finish(session, work, f"{name}:{tag}", wait, as_json)
 
 
@@ -67,7 +66,6 @@ def import_(
 @click.option("--tag", default="latest", show_default=True, help="Its tag.")
 @click.option("--wait/--no-wait", default=True, help="Wait until it is done.")
 @ls.json_option
-@pass_session
 def build(session: Session, recipe: Path, name: str, tag: str, wait: bool, as_json: bool) -> None:
     """Build an image from a recipe (YAML), a Containerfile, or a directory with one.
 
@@ -75,7 +73,7 @@ def build(session: Session, recipe: Path, name: str, tag: str, wait: bool, as_js
     Example: strata image build demo.yaml --name demo --tag v1
     """
     sent = send_recipe(session.client, session.out, recipe)
-    work = session.client.request("POST", "/v1/image-builds", body={"name": name, "tag": tag, "upload": sent}).body
+    work = session.client.post("/v1/image-builds", {"name": name, "tag": tag, "upload": sent})
     _finish(session, work, f"{name}:{tag}", wait, as_json)
 
 
@@ -83,7 +81,6 @@ def build(session: Session, recipe: Path, name: str, tag: str, wait: bool, as_js
 @IMAGE
 @click.argument("file", type=PATH)
 @ls.json_option
-@pass_session
 def export(session: Session, image: str, file: Path, as_json: bool) -> None:
     """Write an image, with its signed release, to a file. 'strata image import' and other tools can read it.
 

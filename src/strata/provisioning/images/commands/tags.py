@@ -9,7 +9,7 @@ import click
 from strata.cli import exits
 from strata.cli import listing as ls
 from strata.cli.output import Column, many
-from strata.cli.session import LONG, Session, pass_session
+from strata.cli.session import LONG, Session
 from strata.cli.times import DURATION, when
 from strata.cli.words import complete_image, items, segment
 
@@ -23,7 +23,7 @@ FIELDS = (
     ls.Field("size", lambda item: size(item["size"]), key=lambda item: item["size"], right=True),
     ls.Field("image", lambda item: short(item["image"])),
     ls.plain("architecture", shown=False),
-    ls.Field("since", lambda item: when(item["since"]), key=lambda item: item["since"]),
+    ls.moment("since"),
     ls.plain("author"),
     ls.Field("here", lambda item: "yes" if item["here"] else "no", shown=False),
     ls.Field("controllers", lambda item: copies(item), key=lambda item: len(item["on"]), shown=False),
@@ -55,7 +55,6 @@ IMAGE = click.argument("image", metavar="NAME:TAG", callback=reference, shell_co
 
 @click.command("list")
 @ls.listing(FIELDS, sort="name")
-@pass_session
 def list_(session: Session, view: ls.Listing) -> None:
     """List the tags, and what each stands for.
 
@@ -71,7 +70,6 @@ def list_(session: Session, view: ls.Listing) -> None:
 @click.command()
 @IMAGE
 @ls.json_option
-@pass_session
 def show(session: Session, image: str, as_json: bool) -> None:
     """Show one image: how it runs, its layers, and the earlier releases of its tags.
 
@@ -85,7 +83,6 @@ def show(session: Session, image: str, as_json: bool) -> None:
 @click.argument("before", metavar="NAME:TAG", callback=reference, shell_complete=complete_image)
 @click.argument("after", shell_complete=complete_image)
 @ls.json_option
-@pass_session
 def diff(session: Session, before: str, after: str, as_json: bool) -> None:
     """Compare two images, file by file and package by package; exit code 1 if they differ.
 
@@ -116,7 +113,6 @@ def diff(session: Session, before: str, after: str, as_json: bool) -> None:
 @click.command()
 @IMAGE
 @ls.json_option
-@pass_session
 def verify(session: Session, image: str, as_json: bool) -> None:
     """Check an image's signature and every byte of its files. The exit code is 1 if anything is wrong.
 
@@ -139,7 +135,6 @@ def verify(session: Session, image: str, as_json: bool) -> None:
 @click.argument("source", shell_complete=complete_image)
 @click.argument("image", metavar="NAME:TAG", callback=reference, shell_complete=complete_image)
 @ls.json_option
-@pass_session
 def tag(session: Session, source: str, image: str, as_json: bool) -> None:
     """Give an image one more tag; exit code 5 if the tag exists already.
 
@@ -153,7 +148,6 @@ def tag(session: Session, source: str, image: str, as_json: bool) -> None:
 @click.argument("source", shell_complete=complete_image)
 @IMAGE
 @ls.json_option
-@pass_session
 def promote(session: Session, source: str, image: str, as_json: bool) -> None:
     """Point a tag to another image, as a new release; nodes that want the tag follow.
 
@@ -168,41 +162,38 @@ def promote(session: Session, source: str, image: str, as_json: bool) -> None:
 @click.command()
 @IMAGE
 @ls.json_option
-@pass_session
 def sign(session: Session, image: str, as_json: bool) -> None:
     """Sign a release again, after the site's key was changed.
 
     \b
     Example: strata image sign debian:12
     """
-    report(session, session.client.request("POST", f"{path_of(image)}/sign").body, as_json)
+    report(session, session.client.post(f"{path_of(image)}/sign"), as_json)
 
 
 @click.command()
 @IMAGE
 @ls.json_option
-@pass_session
 def delete(session: Session, image: str, as_json: bool) -> None:
     """Delete a tag; for a week it can be restored.
 
     \b
     Example: strata image delete debian:old
     """
-    session.client.request("DELETE", path_of(image))
+    session.client.delete(path_of(image))
     session.out.answer(as_json, {"deleted": image}, f"deleted {image} (strata image undelete {image} takes it back)")
 
 
 @click.command()
 @click.argument("image", metavar="NAME:TAG", callback=reference, shell_complete=complete_image)
 @ls.json_option
-@pass_session
 def undelete(session: Session, image: str, as_json: bool) -> None:
     """Undo the last deletion of a tag.
 
     \b
     Example: strata image undelete debian:old
     """
-    report(session, session.client.request("POST", f"{path_of(image)}/undelete").body, as_json)
+    report(session, session.client.post(f"{path_of(image)}/undelete"), as_json)
 
 
 @click.command()
@@ -211,14 +202,13 @@ def undelete(session: Session, image: str, as_json: bool) -> None:
     "--keep", type=DURATION, default="7d", show_default=True, help="Keep images that a tag stood for within this time."
 )
 @ls.json_option
-@pass_session
 def gc(session: Session, dry_run: bool, keep: float, as_json: bool) -> None:
     """Remove images that no tag stands for and no node runs. Files that belong to none are removed, too.
 
     \b
     Example: strata image gc --dry-run
     """
-    found = session.client.request("POST", "/v1/image-gc", body={"dry_run": dry_run, "keep": keep}).body
+    found = session.client.post("/v1/image-gc", {"dry_run": dry_run, "keep": keep})
     if as_json:
         session.out.json(found)
         return
@@ -303,5 +293,4 @@ def short(digest: str) -> str:
 
 
 def _move(session: Session, source: str, image: str, as_json: bool, *, create: bool) -> None:
-    reply = session.client.request("PUT", path_of(image), body={"source": source, "create": create})
-    report(session, reply.body, as_json)
+    report(session, session.client.put(path_of(image), {"source": source, "create": create}), as_json)
