@@ -118,8 +118,8 @@ class AgentService:
     async def images_held(self) -> frozenset[str]:
         """Digests of the images (squashfs) that nodes hold, whichever controller their agents speak to; what the silent
         last said counts. Raises where not all of it can be known."""
-        ask, peers = self._elsewhere.ask, self._elsewhere.peers.others()
-        asked = (ask(peer, "images", None, frozenset[str]) for peer in peers)
+        elsewhere = self._elsewhere
+        asked = (elsewhere.ask(peer, "images", None, frozenset[str]) for peer in elsewhere.peers.others())
         return (await self.images_held_here()).union(*await asyncio.gather(*asked))
 
     async def images_held_here(self) -> frozenset[str]:
@@ -166,8 +166,8 @@ class AgentService:
 
     async def _all_others(self, route: str, question: Any, kind: Any) -> list[Any]:
         """What every other controller answers; one that is away is left out."""
-        ask, peers = self._elsewhere.ask, self._elsewhere.peers.others()
-        asked = (ask(peer, route, question, kind) for peer in peers)
+        elsewhere = self._elsewhere
+        asked = (elsewhere.ask(peer, route, question, kind) for peer in elsewhere.peers.others())
         answers = await asyncio.gather(*asked, return_exceptions=True)
         for answer in answers:
             if isinstance(answer, StrataError):
