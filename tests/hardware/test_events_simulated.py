@@ -94,7 +94,7 @@ class Bench:
             looked=self.looked.extend,
             settings=settings,
         )
-        self.front.receive = self.hub.inbox.receive
+        self.front.receive = lambda token, body: self.hub.inbox.receive(token, body)
         await self.hub.start()
         try:
             yield self.hub

@@ -18,6 +18,8 @@ from strata.daemon.settings import Settings
 from strata.engine.settings import EngineSettings
 from strata.fleet.access.credentials import Authenticator
 from strata.fleet.controller.controller import Controller
+from strata.fleet.peers.leaders import ByLeader
+from strata.fleet.peers.peers import Peer
 from strata.fleet.services import Services
 from strata.fleet.settings import LeadershipSettings, StoreSettings
 from strata.hardware.bmc.protocol import Boot
@@ -112,6 +114,22 @@ class FakeReleases:
         return self.tags[reference]
 
 
+class Alone:
+    """The way to other controllers, where there are none."""
+
+    def __init__(self) -> None:
+        self.peers = self
+
+    def others(self) -> list[Peer]:
+        return []
+
+    def leader(self, name: str) -> Peer | None:
+        return None
+
+    def sort(self, names: Sequence[str]) -> ByLeader:
+        return ByLeader(here=list(names), there={}, nowhere={})
+
+
 class AgentSite:
     """All of it. ``service`` is there once the controller is."""
 
@@ -203,8 +221,9 @@ class AgentSite:
                 logged=lambda name, lines: self.logged.append((name, lines)),
             )
         )
-        fleet.put(AgentService(fleet, self.hub, unknown, self.inventories))
-        fleet.put(ExecService(fleet, self.hub))
+        alone: Any = Alone()
+        fleet.put(AgentService(fleet, self.hub, unknown, self.inventories, alone))
+        fleet.put(ExecService(fleet, self.hub, alone))
         fleet.put(PersonalityService(fleet, self.sets))
 
     def fact(self, node: str, variable: str) -> str:

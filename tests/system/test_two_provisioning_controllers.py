@@ -18,7 +18,8 @@ import pytest
 from system_support import Controller, World, eventually, strata
 
 from agent.agent_process import AgentProcess, agent_process
-from strata.provisioning.identity.identity import Identity, Issued
+from strata.fleet.access.authority import Issued
+from strata.provisioning.identity.identity import Identity
 from strata.provisioning.signing import Signer
 from strata.store.open import open_store
 from support.etcd_cluster import EtcdCluster

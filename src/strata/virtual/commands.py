@@ -14,7 +14,6 @@ from strata.core.errors import Conflict, NotFound
 
 if TYPE_CHECKING:
     from strata.cli.client import Json
-    from strata.virtual.qemu.description import Description
 
 FIELDS = (
     ls.plain("name"),
@@ -264,11 +263,9 @@ def destroy(session: Session, directory: Path | None, as_json: bool) -> None:
     if done.left:
         pids = ", ".join(map(str, done.left))
         session.out.note(f"processes of others still run inside the namespace, which ends with them: {pids}")
-    if as_json:
-        session.out.json({"destroyed": str(place), "stopped": done.stopped, "left": done.left})
-    else:
-        told = f"destroyed the chassis in {place}; processes ended: {len(done.stopped)}"
-        session.out.line(told if there else f"nothing to destroy: there is no {place}")
+    told = f"destroyed the chassis in {place}; processes ended: {len(done.stopped)}"
+    told = told if there else f"nothing to destroy: there is no {place}"
+    session.out.answer(as_json, {"destroyed": str(place), "stopped": done.stopped, "left": done.left}, told)
 
 
 def _cluster(place: Path) -> Path | None:
@@ -340,13 +337,8 @@ def _chosen(place: Path, words: tuple[str, ...]) -> list[str]:
     chosen = list(dict.fromkeys(padded_as))
     unknown = set(chosen) - set(there)
     if unknown:
-        raise _not_here(found, fold(unknown))
+        raise NotFound(f"the chassis has {fold(there)}", where=fold(unknown), hint="strata virtual list shows all")
     return chosen
-
-
-def _not_here(found: Description, what: str) -> NotFound:
-    there = fold(node.name for node in found.nodes)
-    return NotFound(f"the chassis has {there}", where=what, hint="strata virtual list shows all")
 
 
 def _nodes(place: Path) -> list[Json]:

@@ -75,7 +75,7 @@ class NodeTroubles:
         """Somebody switches the power of these by hand: that it goes off is no loss."""
         now = self._clock.now()
         self._by_hand = {name: until for name, until in self._by_hand.items() if until > now}
-        self._by_hand.update(dict.fromkeys(self._names(nodes), now + BY_HAND))
+        self._by_hand.update(dict.fromkeys(self._fleet.view.names(nodes), now + BY_HAND))
 
     def departed(self, name: str) -> None:
         """The node is gone, and what was wrong with it concerns nobody any more."""
@@ -87,7 +87,7 @@ class NodeTroubles:
         for change in effects.changes:
             if (change.variable, change.old, change.new, change.cause) == ("power", "on", "off", ""):
                 said = f"its power went off, and nobody here asked for that ({change.source} says so)"
-                self._tell(self._names(self._lost(change.nodes)), POWER_LOST, "critical", said)
+                self._tell(self._fleet.view.names(self._lost(change.nodes)), POWER_LOST, "critical", said)
         os = self._engine.table.columns.get("os")
         begins = ("power", "on") if os is None else ("os", "up")
         for change in effects.changes:
@@ -97,7 +97,7 @@ class NodeTroubles:
             if act.mutation == "power-off" and os is not None:
                 hung = act.nodes[os.last[act.nodes] == os.word_code("hung")]
                 said = "it was power-cycled because it hung: it had started, and its agent did not answer"
-                self._tell(self._names(hung[~self._wanted_off(hung)]), HUNG, "warning", said)
+                self._tell(self._fleet.view.names(hung[~self._wanted_off(hung)]), HUNG, "warning", said)
 
     def _lost(self, nodes: Indices) -> Indices:
         """Of these, whose power is off: those from whom it was taken."""
@@ -106,13 +106,13 @@ class NodeTroubles:
         if not self._by_hand or not len(nodes):
             return nodes
         now = self._clock.now()
-        return nodes[[self._by_hand.get(name, 0.0) <= now for name in self._names(nodes)]]
+        return nodes[[self._by_hand.get(name, 0.0) <= now for name in self._fleet.view.names(nodes)]]
 
     def _end_console(self, nodes: Indices) -> None:
         """A kernel that was in trouble is gone: another one has started."""
         self._hub_take(
             self._event(name, alert.key, "ok", "it has started anew since")
-            for name in self._names(nodes)
+            for name in self._fleet.view.names(nodes)
             for alert in self._hub.alerts.open_on(name)
             if alert.key.startswith(CONSOLE)
         )
@@ -176,9 +176,6 @@ class NodeTroubles:
         for column in self._engine.table.columns.values():
             found |= column.goal[nodes] != 0
         return found
-
-    def _names(self, nodes: Indices) -> list[str]:
-        return [self._registry.names[index] for index in nodes.tolist()]
 
     def _tell(self, names: Sequence[str], key: str, severity: Severity, said: str) -> None:
         self._hub_take(self._event(name, key, severity, said) for name in names)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -77,7 +77,7 @@ class BmcOperations:
         self._fleet = fleet
         self._open = open_
         self._seal = seal
-        self.pace = Pace(at_once=AT_ONCE, patience=PATIENCE, at_most=AT_MOST)
+        self._pace = Pace(at_once=AT_ONCE, patience=PATIENCE, at_most=AT_MOST)
         fleet.operations.register("bmc", self._many)
         fleet.operations.register("firmware", self._update)
 
@@ -96,13 +96,13 @@ class BmcOperations:
         batch = batch_of(self._fleet.registry, nodes)
         failed = await self._refusals(order, batch, nodes)
 
-        async def one(bmc: Bmc) -> None:
+        async def one(_: str, bmc: Bmc) -> None:
             await _do(bmc, order)
 
         if order.what == "power":
             for told in self._fleet.controller.switched:
                 told(nodes)
-        failed |= await self._each(batch, one, failed)
+        failed |= _words(await self.each(batch, one, without=failed))
         if order.what == "power":
             self._fleet.controller.look_at(nodes)
             if order.action in _RESTARTS:
@@ -132,23 +132,29 @@ class BmcOperations:
                     refused.setdefault(name, f"{guard} says no: {answer}")
         return refused
 
-    async def _each(
-        self, batch: Batch, work: Callable[[Bmc], Any], without: Mapping[str, str], *, limit: float = LIMIT
-    ) -> dict[str, str]:
-        failed: dict[str, str] = {}
+    async def each(
+        self,
+        batch: Batch,
+        work: Callable[[str, Bmc], Awaitable[None]],
+        *,
+        without: Collection[str] = (),
+        limit: float = LIMIT,
+    ) -> dict[str, StrataError]:
+        """``work`` with every node's name and BMC, side by side, but for those ``without``; what failed, by name."""
+        failed: dict[str, StrataError] = {}
 
         async def one(which: tuple[str, str], _: Place) -> None:
             name, address = which
             if not address:
                 raise NotOffered("it has no BMC's address", node=name)
             with contained(address):
-                await work(self._open(address))
+                await work(name, self._open(address))
 
         def lost(which: tuple[str, str], error: StrataError) -> None:
-            failed[which[0]] = _why(error)
+            failed[which[0]] = error
 
         pairs = zip(batch.names, batch.bmcs, strict=True)
-        await self.pace.each([pair for pair in pairs if pair[0] not in without], one, lost, limit=limit)
+        await self._pace.each([pair for pair in pairs if pair[0] not in without], one, lost, limit=limit)
         return failed
 
     # -- jobs
@@ -172,13 +178,14 @@ class BmcOperations:
                 yield nodes
                 continue
 
-            async def one(bmc: Bmc) -> None:
+            async def one(_: str, bmc: Bmc) -> None:
                 task = await bmc.update_firmware(
                     uri=uri, targets=arguments["targets"], apply_time=arguments["apply_time"]
                 )
                 await _followed(bmc, task)
 
-            failed = await self._each(batch_of(self._fleet.registry, nodes), one, {}, limit=2 * _UPDATE_TAKES)
+            batch = batch_of(self._fleet.registry, nodes)
+            failed = _words(await self.each(batch, one, limit=2 * _UPDATE_TAKES))
             yield Step(position=begin + size, done=len(nodes) - len(failed), failed=sorted(failed.items()))
             if len(failed) > len(nodes) / 10:
                 raise Conflict(
@@ -251,8 +258,10 @@ async def _followed(bmc: Bmc, task: Task) -> None:
         raise DeviceError(f"the update failed: {why}", node=bmc.address)
 
 
-def _why(error: StrataError) -> str:
-    return f"not known whether it was done: {error}" if isinstance(error, OutcomeUnknown) else str(error)
+def _words(failed: Mapping[str, StrataError]) -> dict[str, str]:
+    """What failed to be done, in words."""
+    unknown = "not known whether it was done: "
+    return {name: f"{unknown if isinstance(why, OutcomeUnknown) else ''}{why}" for name, why in failed.items()}
 
 
 def many_outcome(done: Sequence[str], failed: Mapping[str, str], revision: int = 0) -> ManyOutcome:

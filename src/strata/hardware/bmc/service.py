@@ -25,8 +25,7 @@ from strata.fleet.desires.service import DesireService
 from strata.fleet.fleet import Fleet
 from strata.fleet.nodes.batches import batch_of
 from strata.fleet.operations.records import Operation
-from strata.hardware.bmc.operations import LIMIT, BmcOperations, BmcOrder, many_outcome
-from strata.hardware.bmc.pace import Place
+from strata.hardware.bmc.operations import BmcOperations, BmcOrder, many_outcome
 from strata.hardware.bmc.protocol import Bmc, Boot, PowerAction, PowerLimit
 from strata.hardware.bmc.records import (
     BmcView,
@@ -238,17 +237,11 @@ class BmcService:
         batch = batch_of(self._fleet.registry, nodes)
         found: dict[str, T] = {}
 
-        async def one(which: tuple[str, str], _: Place) -> None:
-            node, address = which
-            if not address:
-                raise NotOffered("it has no BMC's address", node=node)
-            with contained(address):
-                found[node] = await read(node, self._open(address))
+        async def one(node: str, bmc: Bmc) -> None:
+            found[node] = await read(node, bmc)
 
-        def failed(which: tuple[str, str], error: StrataError) -> None:
-            found[which[0]] = lost(which[0], str(error))
-
-        await self._jobs.pace.each(zip(batch.names, batch.bmcs, strict=True), one, failed, limit=LIMIT)
+        for node, error in (await self._jobs.each(batch, one)).items():
+            found[node] = lost(node, str(error))
         return [found[name] for name in batch.names]
 
     # -- helpers

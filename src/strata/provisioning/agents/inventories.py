@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import time
 import zlib
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import apsw
 import msgspec
@@ -16,6 +18,7 @@ from strata.store.side_file import FileThread, connect
 
 _SCHEMA = "CREATE TABLE IF NOT EXISTS inventory (node TEXT PRIMARY KEY, time REAL NOT NULL, body BLOB NOT NULL)"
 _VERSION = 1
+T = TypeVar("T")
 _hardware = msgspec.json.Decoder(HostHardware).decode
 
 
@@ -29,30 +32,27 @@ class Inventories:
     async def put(self, node: str, body: bytes) -> None:
         """Keep what ``node`` said (JSON); what it said before is forgotten."""
         row = (node, time.time(), zlib.compress(body, 3))
-        try:
-            await self._thread.run(
-                lambda db: db.execute("INSERT OR REPLACE INTO inventory VALUES (?, ?, ?)", row).fetchall()
-            )
-        except apsw.Error as error:
-            raise Unavailable(f"it cannot be kept: {type(error).__name__}", where="inventory") from error
+        await self._run(
+            "kept", lambda db: db.execute("INSERT OR REPLACE INTO inventory VALUES (?, ?, ?)", row).fetchall()
+        )
 
     async def get(self, node: str) -> InventoryView:
         """What ``node`` last said."""
         query = "SELECT time, body FROM inventory WHERE node = ?"
-        try:
-            rows = await self._thread.run(lambda db: list(db.execute(query, (node,))))
-        except apsw.Error as error:
-            raise Unavailable(f"it cannot be read: {type(error).__name__}", where="inventory") from error
+        rows = await self._run("read", lambda db: list(db.execute(query, (node,))))
         if not rows:
             raise NotFound("the node's agent has not reported its hardware yet", where=node)
         return InventoryView(node=node, time=rows[0][0], inventory=msgspec.json.decode(zlib.decompress(rows[0][1])))
 
     async def hardware(self) -> dict[str, HostHardware]:
         """What all nodes last said that can be understood, by their names."""
+        return await self._run("read", _all)
+
+    async def _run(self, done: str, work: Callable[[apsw.Connection], T]) -> T:
         try:
-            return await self._thread.run(_all)
+            return await self._thread.run(work)
         except apsw.Error as error:
-            raise Unavailable(f"it cannot be read: {type(error).__name__}", where="inventory") from error
+            raise Unavailable(f"it cannot be {done}: {type(error).__name__}", where="inventory") from error
 
 
 def _all(db: apsw.Connection) -> dict[str, HostHardware]:

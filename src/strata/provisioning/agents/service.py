@@ -48,7 +48,7 @@ class AgentService:
         hub: Hub,
         unknown: UnknownMachines,
         inventories: Inventories,
-        elsewhere: LeaderClient | None = None,
+        elsewhere: LeaderClient,
         *,
         expects_agents: Callable[[], bool] = lambda: False,
     ) -> None:
@@ -65,8 +65,8 @@ class AgentService:
         """What the node's agent last said, to whichever controller: its personality, each member's state and reason,
         health, metrics."""
         self._service.index(who, name)
-        peer = self._elsewhere.leader(name) if self._elsewhere is not None else None
-        if self._elsewhere is None or peer is None:
+        peer = self._elsewhere.leader(name)
+        if peer is None:
             return await self.agent_here(name)
         view: a.AgentView = await self._elsewhere.ask(peer, "agent", name, a.AgentView)
         return view
@@ -118,12 +118,9 @@ class AgentService:
     async def images_held(self) -> frozenset[str]:
         """Digests of the images (squashfs) that nodes hold, whichever controller their agents speak to; what the silent
         last said counts. Raises where not all of it can be known."""
-        told = [await self.images_held_here()]
-        if self._elsewhere is not None:
-            elsewhere = self._elsewhere
-            asked = (elsewhere.ask(peer, "images", None, frozenset[str]) for peer in elsewhere.peers.others())
-            told += await asyncio.gather(*asked)
-        return frozenset().union(*told)
+        elsewhere = self._elsewhere
+        asked = (elsewhere.ask(peer, "images", None, frozenset[str]) for peer in elsewhere.peers.others())
+        return (await self.images_held_here()).union(*await asyncio.gather(*asked))
 
     async def images_held_here(self) -> frozenset[str]:
         """Those of nodes whose agents spoke to this controller."""
@@ -169,8 +166,6 @@ class AgentService:
 
     async def _all_others(self, route: str, question: Any, kind: Any) -> list[Any]:
         """What every other controller answers; one that is away is left out."""
-        if self._elsewhere is None:
-            return []
         elsewhere = self._elsewhere
         asked = (elsewhere.ask(peer, route, question, kind) for peer in elsewhere.peers.others())
         answers = await asyncio.gather(*asked, return_exceptions=True)

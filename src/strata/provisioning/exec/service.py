@@ -115,8 +115,8 @@ class Run:
 class ExecService:
     """Runs commands. ``close`` cancels what is under way."""
 
-    def __init__(self, service: Fleet, hub: Hub, elsewhere: LeaderClient | None = None) -> None:
-        """``elsewhere``: the way to agents of other controllers; None: there are none."""
+    def __init__(self, service: Fleet, hub: Hub, elsewhere: LeaderClient) -> None:
+        """``elsewhere``: the way to agents of other controllers."""
         self._service = service
         self._hub = hub
         self._elsewhere = elsewhere
@@ -194,9 +194,6 @@ class ExecService:
         """Who is asked for which nodes: our own agents, and each of the other controllers once."""
         request = run.request
         order = Order(argv=request.argv, where=request.where, timeout=request.timeout, stdin=request.stdin or b"")
-        if self._elsewhere is None:
-            yield run.names, on_agents(self._hub, run.names, order)
-            return
         found = self._elsewhere.sort(run.names)
         for name, why in found.nowhere.items():
             run.add(name, None, why)

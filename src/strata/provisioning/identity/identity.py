@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol
 
 import msgspec
 from cryptography import x509
@@ -16,6 +15,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.x509.oid import NameOID
 
 from strata.core.errors import BadRequest, Denied
+from strata.fleet.access.authority import Issued
 from strata.fleet.alarm import Alarm, AlarmKind, AlarmSink
 from strata.provisioning.identity.records import BootRecord, Records
 from strata.provisioning.identity.tokens import Token, new_token, parse_token
@@ -28,17 +28,6 @@ TOKEN_TTL = 900.0
 UNHEARD = 16
 """Boots that other controllers may have begun before we hear of them. A token that is further ahead is made up, and is
 refused without a look into the store."""
-
-
-class Issued(Protocol):
-    """A certificate that was just made."""
-
-    @property
-    def serial(self) -> str: ...
-    @property
-    def certificate(self) -> bytes: ...
-    @property
-    def expires(self) -> float: ...
 
 
 class Certificate(msgspec.Struct, frozen=True, kw_only=True):
