@@ -7,7 +7,6 @@ wins, and of two that are equally narrow the later layer. Pure: files come in as
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import itertools
 import re
@@ -48,6 +47,7 @@ from strata.platform.config.records import (
 )
 from strata.platform.delivery.reading import resolved
 from strata.platform.delivery.records import CURRENT, VARIABLE, Overlay, revision_of
+from strata.platform.written import placed
 from strata.provisioning.personalities.records import Personality, check
 
 MOST_FILES = 10_000
@@ -326,7 +326,7 @@ class Repository:
             if "members" not in fields:
                 raise BadRequest("a personality must have members", where=place)
             personality = Personality(name=name, **fields)
-            with _placed(place):
+            with placed(place):
                 check(personality)
             found.append(personality)
         return found
@@ -336,7 +336,7 @@ class Repository:
         for name, (rank, fields, document) in self._left(kind).items():
             place = document.place("name")
             priority = functools.partial(_priority, rank=rank, place=place)
-            with _placed(place):
+            with placed(place):
                 try:
                     yield KEPT[kind].entry(Left(name, fields, document, priority, self._text_of, self._folder_of))
                 except msgspec.ValidationError as error:
@@ -360,17 +360,6 @@ class Repository:
             if not gone:
                 found[name] = rank, merged, said[-1][1]
         return found
-
-
-@contextlib.contextmanager
-def _placed(place: str) -> Iterator[None]:
-    """What is wrong with a document is said with its place."""
-    try:
-        yield
-    except BadRequest as error:
-        if error.where.partition(",")[0] == place.partition(",")[0]:
-            raise  # it knows its place in the same file
-        raise BadRequest(f"{error.where}: {error.detail}", where=place, hint=error.hint) from None
 
 
 def _check_one_runs(policies: Iterable[Any], said_by: Callable[[str, str], tuple[str, str]]) -> None:
@@ -530,10 +519,8 @@ def expanded(groups: Mapping[str, GroupEntry], nodes: frozenset[str]) -> dict[st
 
 def _priority(select: str, rank: int, place: str) -> int:
     """By how narrow the selection is, then by layer."""
-    try:
+    with placed(place):
         selector = parse(select)
-    except BadRequest as error:
-        raise BadRequest(f"{error.where}: {error.detail}", where=place, hint=error.hint) from None
     words = select.split()
     plain = len(words) == 1 and not any(sign in select for sign in "*?:")
     narrow = 0 if not plain else 1 if selector.groups else 2

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from strata.core.errors import BadRequest, Conflict, NotFound, Refused, Unavailable
+from strata.core.errors import Conflict, NotFound, Refused, Unavailable
 from strata.core.nodeset import expand, fold
 from strata.fleet.access.principal import Principal
 from strata.fleet.budgets.service import BudgetService
@@ -45,6 +45,7 @@ from strata.platform.delivery.records import VARIABLE as CONFIG
 from strata.platform.delivery.records import revision_of
 from strata.platform.delivery.service import DeliveryService
 from strata.platform.rollouts.service import RolloutService
+from strata.platform.written import placed
 from strata.power.policies.records import PolicyRecords
 from strata.provisioning.boot.profiles import Profiles
 from strata.provisioning.bootnets.service import BootNetworks
@@ -288,7 +289,8 @@ class ConfigService:
             coming = self._coming(configuration)
             for name, personality in found.personalities.items():
                 if personality is not None and not any(member.release in coming for member in personality.members):
-                    await self._trial(personality, configuration.place("personality", name))
+                    with placed(configuration.place("personality", name)):
+                        await self._sets().trial(personality)
             try:
                 networks = [IPv4Network(one.network) for one in configuration.networks]
                 edit = msgspec.structs.replace(found.edit, networks=networks)
@@ -421,12 +423,8 @@ class ConfigService:
             if edits:
                 self._keeper(kind).together(edits)
             for name, spec in edits.items():
-                try:
-                    record = None if spec is None else self._keeper(kind).made(spec, author)
-                except BadRequest as error:
-                    place = configuration.place(kind, name)
-                    raise BadRequest(f"{error.where}: {error.detail}", where=place, hint=error.hint) from None
-                made.setdefault(kind, {})[name] = record
+                with placed(configuration.place(kind, name)):
+                    made.setdefault(kind, {})[name] = None if spec is None else self._keeper(kind).made(spec, author)
         return made
 
     def _keeper(self, kind: KeptKind) -> Keeper:
@@ -467,15 +465,12 @@ class ConfigService:
         for name, document in found.edit.documents.items():
             if document is None:
                 continue
-            place = configuration.place("desire", name)
-            try:
+            with placed(configuration.place("desire", name)):
                 checked(self._fleet.controller.model, document, document.author)
                 for variable, values in document.set.items():
                     for value in values if variable in edits.known else ():
                         if (variable, value) not in ours:
                             edits.known[variable](value)
-            except (BadRequest, NotFound) as error:
-                raise BadRequest(f"{error.where}: {error.detail}", where=place, hint=error.hint) from None
 
     def _check_unwanted(self, found: Difference, after: Registry) -> None:
         """That nothing goes which a node is then still wanted to have."""
@@ -507,12 +502,6 @@ class ConfigService:
             for name, personality in found.personalities.items()
             if personality is not None and name in there
         }
-
-    async def _trial(self, personality: Personality, place: str) -> None:
-        try:
-            await self._sets().trial(personality)
-        except BadRequest as error:
-            raise BadRequest(f"{error.where}: {error.detail}", where=place, hint=error.hint) from None
 
     async def _trial_overlays(self, configuration: Configuration, after: Registry) -> frozenset[str]:
         """That all nodes can have what the overlays say; those that are to have the same already."""
