@@ -43,8 +43,8 @@ def _cap(item: Json) -> str:
     return "none" if item["cap"] == 0 else watts(item["cap"])
 
 
-def _field(name: str, title: str = "", *, shown: bool = True) -> ls.Field:
-    return ls.Field(title or name, lambda i: watts(i[name]), lambda i: i[name] or 0, right=True, shown=shown)
+def _field(name: str, title: str = "") -> ls.Field:
+    return ls.Field(title or name, lambda i: watts(i[name]), lambda i: i[name] or 0, right=True)
 
 
 NODES = (
