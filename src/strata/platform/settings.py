@@ -62,9 +62,7 @@ class PlatformSettings(Section, frozen=True, kw_only=True):
         for name, command in self.rollout_checks.items():
             if not command or not all(command):
                 raise BadRequest("a command must have at least one word", where=f"rollout_checks.{name}")
-        if self.playbook_key is not None and not self.playbook_key.is_file():
-            raise BadRequest(f"no such file: {self.playbook_key}", where="playbook_key")
-        for name in ("ssh_config", "git_ca"):
+        for name in ("ssh_config", "git_ca", "playbook_key"):
             path = getattr(self, name)
             if path is not None and not path.is_file():
                 raise BadRequest(f"no such file: {path}", where=name)

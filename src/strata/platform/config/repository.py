@@ -104,7 +104,7 @@ class Repository:
         """All layers merged and checked. ``unchecked``: whether each node can be is left to the service, which looks at
         those that are others than before."""
         groups = self._groups()
-        members = _members(groups, self._of_node)
+        members = expanded(groups, frozenset(self._of_node))
         nodes = self._nodes(members, unchecked)
         overlays = self._overlays()
         desires = self._desires(revision_of(overlays))
@@ -133,7 +133,7 @@ class Repository:
         if node not in self._of_node:
             raise NotFound(f"no such node: {node[:80]}", where="the repository")
         groups = self._groups()
-        members = _members(groups, self._of_node)
+        members = expanded(groups, frozenset(self._of_node))
         found: list[Origin] = []
         sources = self._sources(node, [name for name, of in members.items() if node in of])
         for field in NODE_FIELDS:
@@ -220,8 +220,9 @@ class Repository:
         found = msgspec.convert(merged, list[NodeEntry], strict=False)
         claimed = Claimed()
         for entry in () if unchecked else found:
+            said = {field: getattr(entry, field) for field in entry.said}
             try:
-                claimed.take(checked_node(_spec(entry)))
+                claimed.take(checked_node(NodeSpec(name=entry.name, **said)))
             except BadRequest as error:
                 last = self._of_node[entry.name][-1]
                 raise BadRequest(
@@ -480,13 +481,9 @@ def _word(value: Any) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
-def _members(groups: Mapping[str, GroupEntry], nodes: Iterable[str]) -> dict[str, frozenset[str]]:
-    """Who is in each group; names of nodes that are in no file are taken as they are."""
-    return expanded(groups, frozenset(nodes))
-
-
 def expanded(groups: Mapping[str, GroupEntry], nodes: frozenset[str]) -> dict[str, frozenset[str]]:
-    """Who is in each group. ``nodes``: what wildcards choose from. A group may name others, but not in a circle."""
+    """Who is in each group; names of nodes that are nowhere are taken as they are. ``nodes``: what wildcards choose
+    from. A group may name others, but not in a circle."""
     found: dict[str, frozenset[str]] = {}
     under_way: list[str] = []
 
@@ -525,8 +522,3 @@ def _priority(select: str, rank: int, place: str) -> int:
     plain = len(words) == 1 and not any(sign in select for sign in "*?:")
     narrow = 0 if not plain else 1 if selector.groups else 2
     return _NARROW * narrow + _BY_LAYER * (rank + 1)
-
-
-def _spec(entry: NodeEntry) -> NodeSpec:
-    """A node that has nothing but what the configuration says of it."""
-    return NodeSpec(name=entry.name, **{field: getattr(entry, field) for field in entry.said})

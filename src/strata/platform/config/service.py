@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from ipaddress import IPv4Network
 from typing import Any
 
@@ -54,6 +54,7 @@ from strata.provisioning.personalities.records import Personality
 from strata.provisioning.personalities.resolve import Personalities
 from strata.provisioning.personalities.service import VARIABLE
 from strata.store.protocol import Op
+from strata.store.records import Records
 
 NAME = "current"
 MOST_GONE = 0.1
@@ -204,8 +205,8 @@ class ConfigService:
                 if rolled.specs:
                     await self._keep_overlays(who, configuration)
                     await self._rolling.begin(who, configuration, found, rolled.specs, remove_most=remove_most)
-                    done = self._done(configuration, found, self._applied.revision(NAME))
-                    return msgspec.structs.replace(done, rollouts=tuple(rolled.specs))
+                    begun, at = tuple(rolled.specs), self._applied.revision(NAME)
+                    return ConfigDone.of(configuration, found, revision=at, rollouts=begun)
             applied = self.applied
             gone = bool(self._gone(found))
             moved = found.applied.overlays != applied.overlays
@@ -217,13 +218,13 @@ class ConfigService:
                 found.applied, author=applied.author if not found.changes else who.name, time=applied.time
             )
             if not found.changes and now == applied:
-                return self._done(configuration, found, self._applied.revision(NAME))
+                return ConfigDone.of(configuration, found, revision=self._applied.revision(NAME), rollouts=())
             try:
                 revision = await self._write(who, configuration, found, prepared)
             except Conflict:
                 continue  # somebody was faster: compare again
             await self._settled(found, revision)
-            return self._done(configuration, found, revision)
+            return ConfigDone.of(configuration, found, revision=revision, rollouts=())
         raise Conflict(
             f"others kept changing the same things ({_ATTEMPTS} attempts)", where="configuration", hint="try again"
         )
@@ -339,17 +340,22 @@ class ConfigService:
             for name, one in found.personalities.items()
             if one is not None and name not in self._personalities()
         }
-        if not new:
-            return
-        names = tuple(dict.fromkeys((*self.applied.personalities, *new)))
-        rows = [self._sets().records.prepared(name, one) for name, one in new.items()]
-        rows.append(self._applied.prepared(NAME, msgspec.structs.replace(self.applied, personalities=names)))
+        if new:
+            names = tuple(dict.fromkeys((*self.applied.personalities, *new)))
+            await self._add(who, self._sets().records, new, new, personalities=names)
+            await self._sets().settled()
+
+    async def _add(
+        self, who: Principal, records: Records[Any], new: Mapping[str, Any], about: Iterable[str], **applied: Any
+    ) -> None:
+        """Write records that are new, and that they are there because of the configuration."""
+        rows = [records.prepared(name, one) for name, one in new.items()]
+        rows.append(self._applied.prepared(NAME, msgspec.structs.replace(self.applied, **applied)))
         ops, expect = _at_once(rows)
-        await self._fleet.ledger.commit(who.name, "config.begin", ", ".join(new)[:500], ops, expect)
+        await self._fleet.ledger.commit(who.name, "config.begin", ", ".join(about)[:500], ops, expect)
         await self._applied.fetch(NAME)
         for name in new:
-            await self._sets().records.fetch(name)
-        await self._sets().settled()
+            await records.fetch(name)
 
     def _coming(self, configuration: Configuration) -> frozenset[str]:
         """Images that the configuration itself says what to make of, and that are not there yet."""
@@ -368,18 +374,11 @@ class ConfigService:
         missing = sorted({member.release for one in new for member in one.members} & coming)
         if not missing:
             return
-        keeper = self._keeper("image")
         names = tuple(one.name for one in configuration.images if one.image in missing)
         made = self._made(found, configuration, who.name).get("image", {})
-        rows = [keeper.records.prepared(name, one) for name, one in made.items() if name in names and one is not None]
-        if rows:
+        if sources := {name: one for name, one in made.items() if name in names and one is not None}:
             kept = {**self.applied.kept, "image": tuple(dict.fromkeys((*self.applied.kept.get("image", ()), *names)))}
-            rows.append(self._applied.prepared(NAME, msgspec.structs.replace(self.applied, kept=kept)))
-            ops, expect = _at_once(rows)
-            await self._fleet.ledger.commit(who.name, "config.begin", ", ".join(missing)[:500], ops, expect)
-            await self._applied.fetch(NAME)
-            for name in names:
-                await keeper.records.fetch(name)
+            await self._add(who, self._keeper("image").records, sources, missing, kept=kept)
         raise Refused(
             f"{', '.join(missing)[:200]} is being made",
             by="image",
@@ -436,9 +435,6 @@ class ConfigService:
                 hint="the layer that does is not started here; strata serve starts all, strata serve --help lists them",
             )
         return keeper
-
-    def _done(self, configuration: Configuration, found: Difference, revision: int) -> ConfigDone:
-        return ConfigDone.of(configuration, found, revision=revision, rollouts=())
 
     def _brake(self, found: Difference) -> str:
         """Why this is not done without being told twice; empty: it is."""
