@@ -68,13 +68,8 @@ def environment(said: str) -> Environment:
     )
 
 
-def spread(work: Work, environments: list[Environment]) -> tuple[str, ...]:
-    """The option that gives a job its slots, from the parallel environments that there are."""
-    return slots_of(work.resources.nodes, work.resources.tasks * work.resources.cores, environments)
-
-
 def slots_of(nodes: int, slots: int, environments: list[Environment]) -> tuple[str, ...]:
-    """The option for so many slots over so many nodes."""
+    """The option for so many slots over so many nodes, from the parallel environments that there are."""
     if slots == 1 and nodes == 1:
         return ()
     each, left = divmod(slots, nodes)
@@ -101,7 +96,7 @@ def build(work: Work, environments: list[Environment]) -> tuple[tuple[str, ...],
     command = [
         *("qsub", "-terse", "-S", "/bin/sh", "-C", "", "-wd", "/", "-o", "/dev/null", "-j", "y", "-r", "n"),
         *("-A", f"{KEY}{work.key}", "-N", named if named[:1].isalpha() else f"_{named}"),
-        *spread(work, environments),
+        *slots_of(work.resources.nodes, work.resources.tasks * work.resources.cores, environments),
     ]
     for name, value in _requests(work).items():
         command += ["-l", f"{name}={value}"]
