@@ -52,7 +52,9 @@ class FlowService:
         """Load them, and follow their changes."""
         await self.records.start()
         if (config := self._fleet.services.find(ConfigService)) is not None:
-            config.keepers["flow"] = Keeper(self.records, self.made, self.said)
+            config.keepers["flow"] = Keeper(
+                self.records, self.made, lambda name, record: FlowEntry.of(record.spec, name=name)
+            )
 
     # -- flows
 
@@ -78,10 +80,6 @@ class FlowService:
         await self.records.delete(who.name, name, expected=expected)
 
     # -- what the configuration says
-
-    def said(self, name: str, record: Flow) -> FlowEntry:
-        """What the repository would say of a record."""
-        return FlowEntry.of(record.spec, name=name)
 
     def made(self, spec: FlowEntry, author: str) -> Flow:
         """The record of what is said; ``BadRequest`` where this fleet cannot have it."""

@@ -44,7 +44,9 @@ class SystemFlows:
         """Load them, and follow their changes."""
         await self.records.start()
         if (config := self._fleet.services.find(ConfigService)) is not None:
-            config.keepers["system"] = Keeper(self.records, self.made, self.said)
+            config.keepers["system"] = Keeper(
+                self.records, self.made, lambda name, record: SystemEntry(stages=record.stages)
+            )
 
     async def show(self, who: Principal) -> SystemSpec:
         """The stages of the system, as they were put."""
@@ -58,10 +60,6 @@ class SystemFlows:
         self._fleet.need_whole_fleet(who, "the system")
         detail = {"stages": [stage.name for stage in spec.stages]}
         return await self.records.put(who.name, NAME, self.made(spec, who.name), detail=detail)
-
-    def said(self, name: str, record: SystemSpec) -> SystemEntry:
-        """What the repository would say of a record."""
-        return SystemEntry(stages=record.stages)
 
     def made(self, spec: SystemSpec, author: str) -> SystemSpec:
         """The record of what is said; ``BadRequest`` where this fleet cannot have it."""
