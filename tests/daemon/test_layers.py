@@ -84,10 +84,10 @@ async def test_a_running_service_keeps_to_another_limit_when_told(short_dir: Pat
     from strata.daemon.reload import Reload
 
     told = settings(short_dir, "power")
-    lower = msgspec.structs.replace(told, power=PowerSettings(limit=4000.0))
+    lower = msgspec.structs.replace(told, power=PowerSettings(limit=4000.0, ramp=500.0))
     async with running(told) as fleet:
         site = fleet.of(SitePower)
         assert site.view().limit == 5000
         Reload(fleet, told, lambda: lower).run()
-        assert site.view().limit == 4000
+        assert (site.view().limit, site.view().ramp) == (4000, 500)
         assert site.parameters().power_cap_target == 4000

@@ -23,7 +23,7 @@ READY = Ready(
     devices=("/dev/nvidia0",),
     env={"A": "b c"},
     workdir="/work",
-    home="user",
+    asked=Container(image="x:1", home="user"),
     home_path="/home/alice",
 )
 GPUS = Found(
@@ -76,7 +76,12 @@ def test_apptainer_enroot_sarus_and_shifter_are_told_in_their_own_words() -> Non
 
 
 def test_a_bundle_says_it_in_a_file_with_the_job_s_environment_below_what_was_asked_for() -> None:
-    told = configuration(Ready(root="/r", env={"A": "1"}, inherited={"A": "0", "SECRET": "s"}, uid=5, gid=6), ["p"])
+    told = configuration(
+        Ready(
+            asked=Container(image="x:1"), root="/r", env={"A": "1"}, inherited={"A": "0", "SECRET": "s"}, uid=5, gid=6
+        ),
+        ["p"],
+    )
     assert told["process"]["env"] == ["A=1", "SECRET=s"] and told["process"]["capabilities"]["bounding"] == []
     assert told["root"] == {"path": "/r", "readonly": True} and told["process"]["noNewPrivileges"]
     assert told["linux"]["uidMappings"] == [{"containerID": 0, "hostID": 5, "size": 1}]

@@ -294,11 +294,11 @@ async def test_a_command_that_may_have_been_sent_before_a_crash_is_not_sent_agai
 @pytest.mark.slow
 async def test_a_system_starts_and_stops_in_the_order_of_what_its_stages_need(site: Site) -> None:
     await site.system.put(LOCAL_ADMIN, SYSTEM)
-    plan = await site.system.plan(LOCAL_ADMIN, SystemRun(), start=True)
+    plan = await site.system.plan_start(LOCAL_ADMIN, SystemRun())
     assert [step.name for step in plan.steps] == ["start-services", "start-storage", "start-compute"]
-    begun = await site.system.run(LOCAL_ADMIN, SystemRun(), start=True)
+    begun = await site.system.start_stages(LOCAL_ADMIN, SystemRun())
     with pytest.raises(Conflict, match="is starting or stopping the system"):
-        await site.system.run(LOCAL_ADMIN, SystemRun(), start=True)
+        await site.system.start_stages(LOCAL_ADMIN, SystemRun())
     async with asyncio.timeout(60):
         assert (await site.fleet.operations.wait(begun.id)).state == "done"
     on = site.order("power-on")
@@ -310,9 +310,9 @@ async def test_a_system_starts_and_stops_in_the_order_of_what_its_stages_need(si
         ("compute", 8, 8, 0),
     ]
     with pytest.raises(Refused) as no:
-        await site.system.run(LOCAL_ADMIN, SystemRun(), start=False)
+        await site.system.stop_stages(LOCAL_ADMIN, SystemRun())
     assert no.value.hint == "if you mean it, confirm with: stop 12 nodes"
-    some = await site.system.plan(LOCAL_ADMIN, SystemRun(stages=("storage",)), start=False)
+    some = await site.system.plan_stop(LOCAL_ADMIN, SystemRun(stages=("storage",)))
     assert [step.name for step in some.steps] == ["stop-compute", "stop-storage"], "what needs it is stopped first"
     assert some.confirm == "stop 10 nodes"
 

@@ -89,7 +89,7 @@ async def site() -> AsyncIterator[Site]:
             workload = WorkloadService(fleet)
             await workload.start()
             fleet.drive(workload.driver)
-            polling = asyncio.create_task(workload.poll())
+            await workload.poll()
             try:
                 spec = WorkloadSpec(kind="slurm", env=scheduler.env)
                 await workload.connect(LOCAL_ADMIN, "main", spec)
@@ -98,8 +98,6 @@ async def site() -> AsyncIterator[Site]:
                 await found.until("both are ready", lambda: found.ready(ONE) and found.ready(TWO))
                 yield found
             finally:
-                polling.cancel()
-                await asyncio.gather(polling, return_exceptions=True)
                 await workload.stop()
 
 

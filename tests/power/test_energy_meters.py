@@ -80,7 +80,7 @@ async def watch(machine: Machine, bench: PowerBench) -> None:
         bmcs=[machine.server.url(name) for name in names],
     )
     source = NodeSource(bmcs, settings=AskSettings(slow_every=1000), clock=machine.wall)
-    collector = Collector(lambda: nodes, source, bench.series, bench.columns, clock=machine.wall)
+    collector = Collector(lambda: nodes, source, bench.series, bench.columns)
     try:
         for sweep in range(SECONDS // 10):
             machine.live(10.0 * sweep + 1)

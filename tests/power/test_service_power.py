@@ -319,11 +319,11 @@ async def test_a_run_is_compared_with_earlier_ones_of_the_same_user_and_name(ben
 async def test_what_a_run_came_to_is_kept_with_it(bench: Bench) -> None:
     await bench.steady(NOW - 3600, NOW - 1000, n1=100, n2=100)
     await ran(bench, NOW - 3000, NOW - 2000)
-    assert (await bench.jobs.jobs(LOCAL_ADMIN, "", None, 10)).items[0].joules is None
+    assert (await bench.jobs.jobs(LOCAL_ADMIN))[0].joules is None
     await bench.jobs.job(LOCAL_ADMIN, "7", "")
-    (one,) = (await bench.jobs.jobs(LOCAL_ADMIN, "ada", None, 10)).items
+    (one,) = await bench.jobs.jobs(LOCAL_ADMIN, "ada")
     assert one.joules == pytest.approx(200_000, rel=0.02) and one.average == pytest.approx(100, rel=0.02)
-    assert (await bench.jobs.jobs(LOCAL_ADMIN, "eve", None, 10)).items == ()
+    assert await bench.jobs.jobs(LOCAL_ADMIN, "eve") == []
 
 
 async def test_the_figures_that_were_kept_outlive_the_samples(bench: Bench, tmp_path: Path) -> None:
@@ -347,7 +347,7 @@ async def test_what_nobody_measured_is_no_figure(bench: Bench) -> None:
     found = await bench.jobs.job(LOCAL_ADMIN, "7", "")
     assert (found.joules, found.average, found.peak, found.unmeasured) == (None, None, None, 2)
     assert [one.joules for one in found.each] == [None, None]
-    (one,) = (await bench.jobs.jobs(LOCAL_ADMIN, "", None, 10)).items
+    (one,) = await bench.jobs.jobs(LOCAL_ADMIN)
     assert (one.joules, one.known) == (None, 0.0)
 
 
@@ -424,7 +424,7 @@ async def test_a_scope_sees_and_tells_only_of_jobs_on_its_own_nodes(bench: Bench
     await ran(bench, NOW - 3000, NOW - 2000, "2", nodes="n[2-3]")
     await told(bench, event("start", NOW - 100, "3", nodes="n3"))
     assert (await bench.jobs.job(SCOPED, "1", "")).job == "1"
-    assert [one.job for one in (await bench.jobs.jobs(SCOPED, "", None, 10)).items] == ["1"]
+    assert [one.job for one in await bench.jobs.jobs(SCOPED)] == ["1"]
     with pytest.raises(NotFound):
         await bench.jobs.job(SCOPED, "2", "")
     with pytest.raises(NotFound):

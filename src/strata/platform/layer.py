@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 
 from strata.fleet.fleet import Fleet
-from strata.fleet.tasks import cancelled
 from strata.platform.no_workload import NOBODY_KNOWS, NoWorkload
 from strata.platform.settings import PlatformSettings
 from strata.platform.workload.service import WorkloadService
@@ -29,7 +27,6 @@ async def open_platform(fleet: Fleet) -> None:
         if not service.connected and fleet.section(PlatformSettings).workload == "required":
             hint = "strata workload connect slurm; or platform.workload: none, where nobody runs jobs"
             log.warning("%s: none is switched off or changed", NOBODY_KNOWS, extra={"hint": hint})
-        polling = asyncio.create_task(service.poll(), name="workload managers")
-        fleet.parts.push_async_callback(cancelled, polling)
+        await service.poll()
 
     fleet.begin(begin)

@@ -6,6 +6,7 @@ from strata.core.errors import BadRequest
 from strata.fleet.columns import Mask
 from strata.fleet.registry.registry import Registry
 from strata.fleet.selectors.language import parse
+from strata.platform.written import placed
 
 
 class Scopes:
@@ -34,10 +35,8 @@ class Scopes:
 
 def check_scope(select: str, where: str) -> None:
     """Raise ``BadRequest`` unless ``select`` can be whom a document is about."""
-    try:
+    with placed(where):
         selector = parse(select)
-    except BadRequest as error:
-        raise BadRequest(f"{error.where}: {error.detail}", where=where, hint=error.hint) from None
     if not selector.static:
         raise BadRequest(
             "cannot select by state, fact or want: it would come and go with them",

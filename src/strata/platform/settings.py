@@ -62,12 +62,7 @@ class PlatformSettings(Section, frozen=True, kw_only=True):
         for name, command in self.rollout_checks.items():
             if not command or not all(command):
                 raise BadRequest("a command must have at least one word", where=f"rollout_checks.{name}")
-        if self.playbook_key is not None and not self.playbook_key.is_file():
-            raise BadRequest(f"no such file: {self.playbook_key}", where="playbook_key")
-        for name in ("ssh_config", "git_ca"):
-            path = getattr(self, name)
-            if path is not None and not path.is_file():
-                raise BadRequest(f"no such file: {path}", where=name)
+        self._need_files("ssh_config", "git_ca", "playbook_key")
         for name, command in self.commands.items():
             if not command or not command[0].startswith("/"):
                 raise BadRequest(
@@ -76,6 +71,12 @@ class PlatformSettings(Section, frozen=True, kw_only=True):
         if self.vault:
             self._check_vault()
 
+    def _need_files(self, *names: str) -> None:
+        for name in names:
+            path = getattr(self, name)
+            if path is not None and not path.is_file():
+                raise BadRequest(f"no such file: {path}", where=name)
+
     def _check_vault(self) -> None:
         if not self.vault.startswith(("https://", "http://127.", "http://localhost:", "http://[::1]")):
             raise BadRequest(
@@ -83,9 +84,6 @@ class PlatformSettings(Section, frozen=True, kw_only=True):
                 where="vault",
                 hint="otherwise the token would cross the network in clear text",
             )
-        for name in ("vault_ca", "vault_token", "vault_secret_id"):
-            path = getattr(self, name)
-            if path is not None and not path.is_file():
-                raise BadRequest(f"no such file: {path}", where=name)
+        self._need_files("vault_ca", "vault_token", "vault_secret_id")
         if (self.vault_token is None) == (self.vault_secret_id is None):
             raise BadRequest("give either vault_token or vault_role and vault_secret_id", where="vault_token")

@@ -114,12 +114,12 @@ class ByCommands:
     async def hold(self, account: str, ids: Sequence[str]) -> None:
         """One command for a thousand of them."""
         for some in parts(ids, self._texts.job_id):
-            await self._change(*self._texts.HOLD, *some, account=account)
+            await change(self._runner, self._texts, *self._texts.HOLD, *some, account=account)
 
     async def release(self, account: str, ids: Sequence[str]) -> None:
         """One command for a thousand of them."""
         for some in parts(ids, self._texts.job_id):
-            await self._change(*self._texts.RELEASE, *some, account=account)
+            await change(self._runner, self._texts, *self._texts.RELEASE, *some, account=account)
 
     async def queues(self) -> Sequence[Queue]:
         """A fixed number of questions, and whatever knows the groups."""
@@ -142,17 +142,19 @@ class ByCommands:
                 return ""
             raise
 
-    async def _change(self, *command: str, account: str) -> None:
-        try:
-            await self._runner.run(*command, account=account)
-        except DeviceError as error:
-            raise unchanged(self._texts, error) from None
-
 
 def parts(ids: Sequence[str], job_id: Callable[[str], str]) -> Iterator[list[str]]:
     """As many of them as go into one command. ``job_id``: refuses what is none."""
     for at in range(0, len(ids), AT_ONCE):
         yield [job_id(one) for one in ids[at : at + AT_ONCE]]
+
+
+async def change(runner: Runner, texts: Judgement, *command: str, account: str) -> None:
+    """Have a command change jobs, as whose they are."""
+    try:
+        await runner.run(*command, account=account)
+    except DeviceError as error:
+        raise unchanged(texts, error) from None
 
 
 def unchanged(texts: Judgement, error: DeviceError) -> StrataError:

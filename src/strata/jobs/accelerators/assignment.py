@@ -31,14 +31,6 @@ CUDA's: within a device cgroup the latter counts anew from 0."""
 NOTHING = ("", "none", "void", "-1", "NoDevFiles")
 
 
-class Bind(NamedTuple):
-    """A file or folder of the host, and where a container finds it."""
-
-    source: str
-    target: str
-    read_only: bool = True
-
-
 class Assigned(NamedTuple):
     """What a job gets."""
 
@@ -57,12 +49,12 @@ class Assigned(NamedTuple):
         shared = [path for make in self.makes for path in found.supports(make).devices]
         return tuple(dict.fromkeys([*own, *shared]))
 
-    def binds(self, found: Found) -> tuple[Bind, ...]:
-        """The drivers' libraries and programs."""
+    def shown(self, found: Found) -> list[tuple[str, str]]:
+        """The drivers' libraries and programs: files of the host, and where a container finds each."""
         supports = [found.supports(make) for make in self.makes]
-        libraries = [Bind(one.path, f"{LIBRARIES}/{one.name}") for has in supports for one in has.libraries]
-        programs = [Bind(path, f"{PROGRAMS}/{path.rpartition('/')[2]}") for has in supports for path in has.programs]
-        return (*libraries, *programs)
+        libraries = [(one.path, f"{LIBRARIES}/{one.name}") for has in supports for one in has.libraries]
+        programs = [(path, f"{PROGRAMS}/{path.rpartition('/')[2]}") for has in supports for path in has.programs]
+        return [*libraries, *programs]
 
     def variables(self, found: Found, *, hidden: bool) -> dict[str, str]:
         """What tells programs which accelerators they may use. ``hidden``: they see no others anyway, and count those

@@ -40,13 +40,13 @@ def _specification(kind: str, devices: list[Accelerator | Adapter], found: Found
         tuple(one for one in devices if isinstance(one, Accelerator)),
         tuple(one for one in devices if isinstance(one, Adapter)),
     )
-    binds = both.binds(found)
+    shown = both.shown(found)
     shared: dict[str, Any] = {
         "deviceNodes": _nodes([path for path in both.devices(found) if path not in every]),
         "mounts": [
-            {"hostPath": bind.source, "containerPath": _found(bind.target), "options": _OPTIONS} for bind in binds
+            {"hostPath": source, "containerPath": _found(target), "options": _OPTIONS} for source, target in shown
         ],
-        "env": [f"LD_LIBRARY_PATH={LIBRARIES}"] if any(bind.target.startswith(LIBRARIES) for bind in binds) else [],
+        "env": [f"LD_LIBRARY_PATH={LIBRARIES}"] if any(target.startswith(LIBRARIES) for _, target in shown) else [],
     }
     return {
         "cdiVersion": VERSION,

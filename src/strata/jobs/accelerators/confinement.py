@@ -32,20 +32,20 @@ class Device(NamedTuple):
     minor: int
 
 
-def confine(pid: int, found: Found, assigned: Assigned, *, groups: Path = _GROUPS) -> Path:
+def confine(pid: int, found: Found, assigned: Assigned) -> Path:
     """Let a process, and all that it starts from now on, open no accelerators but those that are assigned; the group
     that it is in now. ``Unavailable``: there are no device cgroups here, or we may not make one."""
     denied = others(found, assigned)
     mine = _groups_of(pid)
     try:
         if "devices" in mine:
-            return _by_list(groups / "devices" / mine["devices"].lstrip("/"), pid, denied)
-        top = groups / "unified" if (groups / "unified").is_dir() else groups
+            return _by_list(_GROUPS / "devices" / mine["devices"].lstrip("/"), pid, denied)
+        top = _GROUPS / "unified" if (_GROUPS / "unified").is_dir() else _GROUPS
         return _by_program(top / mine.get("", "/").lstrip("/"), pid, denied)
     except OSError as error:
         raise Unavailable(
             f"no device cgroup for process {pid}: {error.strerror or error}",
-            where=str(error.filename or groups),
+            where=str(error.filename or _GROUPS),
             hint="it takes root, and cgroups that can be written to",
         ) from None
 

@@ -189,6 +189,8 @@ def default(
     Example: strata container default site:7 --cache /cluster/images --opt-out staff
              strata container default site:7 --cache /cluster/images --site mysite/site
     """
+    import msgspec
+
     from strata.jobs.containers import policy as file
 
     if policy is not None and site is not None:
@@ -212,7 +214,8 @@ def default(
         "home": home,
         "binds": binds or None,
     }
-    then = file.changed(now, **said).promoted(f"{Path(found.root).parent.name}/root", name or image.rpartition("/")[2])
+    then = msgspec.structs.replace(now, **{field: value for field, value in said.items() if value is not None})
+    then = then.promoted(f"{Path(found.root).parent.name}/root", name or image.rpartition("/")[2])
     if dry_run:
         session.out.answer(as_json, {"file": str(place), "text": then.text(), "changed": []}, then.text().rstrip())
         return

@@ -87,11 +87,6 @@ def parse(text: str, where: str) -> Policy:
     return msgspec.convert({**told, "named": named, "binds": tuple(binds)}, Policy)
 
 
-def changed(policy: Policy, **said: object) -> Policy:
-    """With what was said; None: as it is."""
-    return msgspec.structs.replace(policy, **{name: value for name, value in said.items() if value is not None})
-
-
 def group_numbers(text: str) -> bool | tuple[int, ...]:
     """``yes``, ``no``, or names and numbers of groups with commas between them: whose members may opt out."""
     if text in ("yes", "no"):

@@ -60,19 +60,15 @@ def start(
     drivers, places = _drivers(assigned, found or Found(), one.abilities, folder)
     env = _environment(container, image, user, assigned, found or Found(), one.abilities)
     ready = Ready(
+        asked=container,
         root=image.root if image else "",
         reference=_plain(container.image),
         binds=(*container.binds, *drivers),
         devices=assigned.devices(found) if found else (),
         env=env,
-        clear_env=container.clear_env,
         inherited=environment,
         workdir=container.workdir or (image.config.cwd if image else "") or "/",
-        home=container.home,
         home_path=user.home,
-        writable=container.writable,
-        own_pids=container.own_pids,
-        node_tmp=container.node_tmp,
         uid=user.uid,
         gid=user.gid,
         user=user.name,
@@ -105,7 +101,8 @@ def _assigned(container: Container, found: Found | None, environment: Mapping[st
 
 def _drivers(assigned: Assigned, found: Found, can: Abilities, folder: str) -> tuple[tuple[Bind, ...], tuple[str, ...]]:
     """The binds of the drivers' files, and the empty files that they need where a runtime cannot make places."""
-    files = [Bind(source=one.source, target=one.target, read_only=can.read_only_binds) for one in assigned.binds(found)]
+    shown = assigned.shown(found)
+    files = [Bind(source=source, target=target, read_only=can.read_only_binds) for source, target in shown]
     if can.makes_places or not files:
         return tuple(files), ()
     places = []
@@ -130,7 +127,7 @@ def _environment(
     env |= container.env
     env |= assigned.variables(found, hidden=can.hides_devices)
     for name, folder in (("LD_LIBRARY_PATH", LIBRARIES), ("PATH", PROGRAMS)):
-        has = [bind for bind in assigned.binds(found) if bind.target.startswith(f"{folder}/")]
+        has = any(target.startswith(f"{folder}/") for _, target in assigned.shown(found))
         if has and folder not in env.get(name, "").split(":"):
             env[name] = f"{folder}:{env[name]}" if env.get(name) else folder
     return env
@@ -138,7 +135,7 @@ def _environment(
 
 def _check_places(ready: Ready, root: Path, name: str) -> None:
     """That there is a folder or file where something is to be shown, for runtimes that cannot make one."""
-    homes = [ready.home_path] if ready.home != "none" else []
+    homes = [ready.home_path] if ready.asked.home != "none" else []
     for place in [*homes, *(bind.place for bind in ready.binds)]:
         if place.startswith(("/home/", "/mnt/", "/run/", "/tmp/", "/dev/")) and name == "bubblewrap":
             continue

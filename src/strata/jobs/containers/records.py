@@ -92,6 +92,8 @@ class Abilities(NamedTuple):
 class Ready(msgspec.Struct, frozen=True, kw_only=True):
     """All that a runtime builds its command from: an image that is there, and a request in which nothing is open."""
 
+    asked: Container
+    """The request: what counts as it was asked for."""
     root: str = ""
     """The unpacked image."""
     reference: str = ""
@@ -100,15 +102,10 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True):
     devices: tuple[str, ...] = ()
     """Device files."""
     env: Mapping[str, str] = {}
-    clear_env: bool = False
     inherited: Mapping[str, str] = {}
     """The job's environment, for runtimes that write down all of it (in a file that only the user reads)."""
     workdir: str = "/"
-    home: Home = "none"
     home_path: str = "/"
-    writable: bool = False
-    own_pids: bool = False
-    node_tmp: bool = False
     uid: int = 0
     gid: int = 0
     user: str = ""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from strata.core.errors import BadRequest
-from strata.core.input.yamltree import documents
+from strata.core.input.yamltree import Document
 from strata.jobs.environments.records import EnvironmentName, EnvironmentSpec
+from strata.platform.written import by_name
 
 
 class WrittenEnvironment(EnvironmentSpec, frozen=True, kw_only=True, omit_defaults=True):
@@ -15,10 +15,9 @@ class WrittenEnvironment(EnvironmentSpec, frozen=True, kw_only=True, omit_defaul
 
 def read_environments(text: str, source: str) -> dict[str, EnvironmentSpec]:
     """The environments in a text, by name; ``BadRequest`` says what is wrong, with line and column."""
-    found: dict[str, EnvironmentSpec] = {}
-    for document in documents(text, source):
+
+    def read(document: Document) -> tuple[str, EnvironmentSpec]:
         written = document.read(WrittenEnvironment)
-        if written.name in found:
-            raise BadRequest(f"environment {written.name} is there twice", where=document.place("name"))
-        found[written.name] = EnvironmentSpec.of(written)
-    return found
+        return written.name, EnvironmentSpec.of(written)
+
+    return by_name(text, source, "environment", read)

@@ -130,14 +130,12 @@ class EnvironmentService:
 
     def _view(self, one: Environment, number: int = 0) -> EnvironmentView:
         version = one.version(number)
-        return EnvironmentView(
-            name=one.name,
-            owner=one.owner,
+        return EnvironmentView.of(
+            one,
+            version,
             version=version.number,
             promoted=version.tested is not None,
-            spec=version.spec,
             whole=pinned(version),
             versions=tuple(EnvironmentVersion.of(past) for past in one.versions),
-            current=one.current,
             revision=self._records.revision(one.name),
         )

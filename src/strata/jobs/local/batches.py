@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from strata.core.host.private_file import write_private
 from strata.core.host.process import Process, load
 from strata.jobs.local.slots import Given
 from strata.schedulers.jobs import JobSeen, Outcome, State, Work
@@ -200,10 +201,7 @@ class Folders:
 
     def end(self, ident: str, name: str, ended: Ended) -> None:
         """Write down how a task ended that no supervisor saw the end of."""
-        path = self.path(ident) / f"{name}.end"
-        scratch = path.with_suffix(".own")
-        scratch.write_bytes(msgspec.json.encode(ended))
-        scratch.replace(path)
+        write_private(self.path(ident) / f"{name}.end", msgspec.json.encode(ended))
 
     def ended(self, ident: str, name: str) -> Ended | None:
         """How a task ended, as its supervisor wrote it; None: it did not."""

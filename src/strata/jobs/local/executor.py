@@ -23,7 +23,7 @@ import msgspec
 
 from strata.core.errors import BadRequest, StrataError, Unavailable
 from strata.core.host.process import Process, find
-from strata.fleet.tasks import cancelled
+from strata.fleet.tasks import all_cancelled, beside, cancelled
 from strata.jobs.accelerators.assignment import Assigned
 from strata.jobs.accelerators.confinement import others, program
 from strata.jobs.accelerators.detection import detect
@@ -151,8 +151,7 @@ class LocalExecutor:
             loop.remove_reader(fd)
             os.close(fd)
         self._fds.clear()
-        for work in list(self._work):
-            await cancelled(work)
+        await all_cancelled(self._work)
         if self._program is not None:
             assert self._program.stdin is not None
             self._program.stdin.close()
@@ -522,9 +521,7 @@ class LocalExecutor:
             self._later(asyncio.to_thread(self._folders.remove, gone))
 
     def _later(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._work.add(task)
-        task.add_done_callback(self._work.discard)
+        beside(self._work, work)
 
 
 def _terminate(process: Process | None) -> None:

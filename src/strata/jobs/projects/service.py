@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from functools import reduce
 
 from strata.core.errors import BadRequest, Denied, Refused
 from strata.fleet.access.principal import Principal
@@ -85,8 +86,7 @@ class ProjectService:
         asks = most(document)
         _, used = self._usage.ended(project.name, self._clock() - spec.per)
         _, taken = self._usage.open(project.name)
-        for other in self._asked.get(project.name, ()):
-            taken = taken.plus(other)
+        taken = reduce(Amount.plus, self._asked.get(project.name, ()), taken)
         for what, limit, one, two, three in (
             ("core hours", spec.core_hours, used.cores, taken.cores, asks.cores),
             ("accelerator hours", spec.accelerator_hours, used.accelerators, taken.accelerators, asks.accelerators),

@@ -5,6 +5,7 @@ What is summed stays summed when a job is no longer listed; after a restart it i
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import NamedTuple
 
 from strata.jobs.submission.records import Job, JobDocument
@@ -57,11 +58,8 @@ def most(document: JobDocument) -> Amount:
 
 def spent(job: Job) -> Amount:
     """What a job's tasks used that have ended."""
-    total = Amount()
-    for task in job.tasks:
-        if task.began is not None and task.ended is not None:
-            total = total.plus(cost(job.document.needs, max(task.ended - task.began, 0.0)))
-    return total
+    ran = (task.ended - task.began for task in job.tasks if task.began is not None and task.ended is not None)
+    return reduce(Amount.plus, (cost(job.document.needs, max(seconds, 0.0)) for seconds in ran), Amount())
 
 
 def booked(job: Job) -> Amount:
@@ -122,8 +120,5 @@ class Usage:
 
     def open(self, project: str) -> tuple[int, Amount]:
         """How many jobs have not ended, and what they have used and may use still."""
-        total = Amount()
         found = self._open.get(project, {})
-        for amount in found.values():
-            total = total.plus(amount)
-        return len(found), total
+        return len(found), reduce(Amount.plus, found.values(), Amount())

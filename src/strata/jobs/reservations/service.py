@@ -27,8 +27,9 @@ class ReservationService:
         self._accounts = fleet.of(LocalAccounts)
         self._clock = fleet.controller.clock.wall
 
-    async def all(self, who: Principal, target: str = "") -> ReservationList:
-        """Those of one target, or of all. Who runs jobs alone sees what is kept for them."""
+    async def all(self, who: Principal, target: str | None = None) -> ReservationList:
+        """Reservations of all targets, as their schedulers tell of them now. Whoever runs jobs alone sees what is kept
+        for their account."""
         targets = [self._target(target)] if target else list(self._jobs.targets.values())
         if target:
             targets[0].reservations()  # says that it has none

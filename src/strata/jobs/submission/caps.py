@@ -24,6 +24,7 @@ from strata.core.errors import NotFound, StrataError
 from strata.core.units import show_watts
 from strata.fleet.fleet import Fleet
 from strata.fleet.recurring import Recurring
+from strata.fleet.tasks import all_cancelled, beside
 from strata.jobs.submission.records import Job
 from strata.jobs.submission.targets import Target
 from strata.platform.workload.cluster import Cluster, jobs_in_words
@@ -127,9 +128,7 @@ class JobCaps:
     async def stop(self) -> None:
         """Stop, wherever it is. Caps stay as they are."""
         await self._rounds.stop()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await all_cancelled(self._tasks)
         await self.kept.stop()
 
     def take(self, ident: str, job: Job | None) -> None:
@@ -237,9 +236,7 @@ class JobCaps:
                 self._busy -= mine
                 self._rounds.soon()
 
-        task = asyncio.create_task(guarded(), name="caps of a job")
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        beside(self._tasks, guarded(), name="caps of a job")
 
     def _due(self, trial: Trial) -> bool:
         at, _ = self._later.get(trial, (0.0, 0.0))

@@ -44,14 +44,14 @@ class JobIndex:
             return
         shown = self.lines[ident] = line(job, self._told.get(ident, ("", None)))
         if before is None:
-            _add(self._all, (shown.submitted, ident))
-            _add(self._of.setdefault(shown.owner, []), (shown.submitted, ident))
+            bisect.insort(self._all, (shown.submitted, ident))
+            bisect.insort(self._of.setdefault(shown.owner, []), (shown.submitted, ident))
         if shown.state != "ended":
             self.open.setdefault(shown.target, set()).add(ident)
             return
         self._told.pop(ident, None)
         if before is None or before.state != "ended":
-            _add(self.ended, (shown.ended or shown.submitted, ident))
+            bisect.insort(self.ended, (shown.ended or shown.submitted, ident))
 
     def told(self, job: Job, told: tuple[str, float | None]) -> None:
         """Why a job waits, and until when: known, and not kept."""
@@ -77,13 +77,6 @@ class JobIndex:
             self._of.pop(before.owner, None)
         if before.state == "ended":
             _remove(self.ended, (before.ended or before.submitted, before.id))
-
-
-def _add(places: list[Age], place: Age) -> None:
-    if not places or places[-1] < place:
-        places.append(place)
-    else:
-        bisect.insort(places, place)
 
 
 def _remove(places: list[Age], place: Age) -> None:

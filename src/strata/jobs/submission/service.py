@@ -11,10 +11,9 @@ import contextlib
 import hashlib
 import secrets
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -267,19 +266,16 @@ class JobService:
                 continue
             except StrataError as error:
                 why = f"it is not known yet whether it has the job: {error}"
-                told = (candidate.considered(why, taken=True), *refused)
-                return await self._note(job, lambda now, told=told: msgspec.structs.replace(now, considered=told))  # type: ignore[misc]
-            told = _considered(choice.candidates[number:], refused)
-            change = partial(_sent, there=there, considered=told)
-            return await self._note(job, change)
+                return await self._note(job, considered=(candidate.considered(why, taken=True), *refused))
+            return await self._note(job, there=there, considered=_considered(choice.candidates[number:], refused))
         await self.records.delete(who.name, job.id, action="refuse")
         fields = {**choice.fields, **{one.target.name: "target" for one in choice.candidates}}
         raise Choice(candidates=(), refused=refused, fields=fields).refusal()
 
-    async def _note(self, job: Job, change: Callable[[Job], Job]) -> Job:
+    async def _note(self, job: Job, **became: Any) -> Job:
         """Keep what became of it, on top of what others kept meanwhile."""
         while True:
-            changed = change(job)
+            changed = msgspec.structs.replace(job, **became)
             if not await self.records.note_all({job.id: changed}):
                 return changed
             found = await self.records.fetch(job.id)
@@ -761,10 +757,6 @@ def _unpacked(folder: str, reference: str) -> Unpacked:
     cache = Cache(Path(folder))
     image = cache.named(reference)
     return Unpacked(image, cache.want(image)) if image is not None else Unpacked(None)
-
-
-def _sent(job: Job, *, there: str, considered: tuple[Considered, ...]) -> Job:
-    return msgspec.structs.replace(job, there=there, considered=considered)
 
 
 def _considered(candidates: Sequence[Candidate], refused: Sequence[Considered]) -> tuple[Considered, ...]:

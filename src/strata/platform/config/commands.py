@@ -359,10 +359,8 @@ def apply(
              strata config apply site --wait
              strata config apply site --rollout
     """
-    if branch and commit:
-        raise click.UsageError("--branch and --commit exclude each other")
     way = _way(rollout, at_once)
-    done = applied(session.client, directory, system, commit or branch, remove_most=remove_most, way=way)
+    done = applied(session.client, directory, system, _either(branch, commit), remove_most=remove_most, way=way)
     if as_json:
         if not (waiting and done["rollouts"]):  # those are told of when they have ended
             session.out.json(done)
@@ -528,13 +526,18 @@ def _pause(session: Session, reason: str, as_json: bool) -> None:
     _show_status(session, session.client.post("/v1/config/watch/pause", body), as_json)
 
 
+def _either(branch: str, commit: str) -> str:
+    if branch and commit:
+        raise click.UsageError("--branch and --commit exclude each other")
+    return commit or branch
+
+
 def _repository(directory: Path, system: str, branch: str, commit: str) -> Repository:
     from strata.platform.config.reading import read_repository
 
-    if branch and commit:
-        raise click.UsageError("--branch and --commit exclude each other")
+    revision = _either(branch, commit)
     try:
-        return read_repository(directory, commit or branch, system)
+        return read_repository(directory, revision, system)
     except BadRequest as error:
         if not directory.is_dir() or has_layers(directory):
             raise

@@ -22,10 +22,11 @@ from strata.core.texts import (
     WantedMap,
     check_wanted,
 )
-from strata.core.units import Seconds, seconds
+from strata.core.units import Seconds
 from strata.platform.config.kept import KEPT
 from strata.platform.config.records import MEMBERS, NodeEntry
 from strata.platform.delivery.records import Entries, Policy
+from strata.platform.written import times
 from strata.provisioning.personalities.records import Member, NameText
 
 
@@ -119,11 +120,6 @@ KINDS: Mapping[str, type[msgspec.Struct]] = {
 }
 
 
-def _hook(kind: type[Any], value: Any) -> Any:
-    """For ``Document.read``: what msgspec does not know are times."""
-    return seconds(str(value))
-
-
 def read(document: Document) -> Any:
     """The document as one of ``KINDS``; ``BadRequest`` says what is wrong, with file, line and column."""
     found = document.data
@@ -136,7 +132,7 @@ def read(document: Document) -> Any:
     if kind == "personality":
         document = document.saying(copy.deepcopy(found))
         _octal(document)
-    return document.read(KINDS[kind], _hook)
+    return document.read(KINDS[kind], times)
 
 
 def _octal(document: Document) -> None:

@@ -125,12 +125,12 @@ class Mirror:
     async def fetch(self, url: str, branch: str) -> str:
         """Get the newest of a branch; its commit. ``Unavailable`` where it cannot be reached, ``BadRequest`` where it
         is more than the limits allow."""
-        protocol = check_url(url)
-        await asyncio.to_thread(self._make, url if protocol == "file" else "")
-        await self._fetch(url, protocol, f"+refs/heads/{branch}:{_INCOMING}")
+        await self._fetch(url, f"+refs/heads/{branch}:{_INCOMING}")
         return await asyncio.to_thread(commit_of, self.directory, _INCOMING)
 
-    async def _fetch(self, url: str, protocol: str, refspec: str) -> None:
+    async def _fetch(self, url: str, refspec: str) -> None:
+        protocol = check_url(url)
+        await asyncio.to_thread(self._make, url if protocol == "file" else "")
         options = ("--quiet", "--force", "--no-tags", "--no-recurse-submodules", "--no-auto-maintenance")
         command = ("fetch", *options, "--no-write-fetch-head", "--", url, refspec)
         own = {"GIT_CONFIG_GLOBAL": str(self._config), **self._reach.environment}
@@ -138,9 +138,7 @@ class Mirror:
 
     async def fetch_all(self, url: str) -> None:
         """Get the newest of all branches, for commits that something is pinned to."""
-        protocol = check_url(url)
-        await asyncio.to_thread(self._make, url if protocol == "file" else "")
-        await self._fetch(url, protocol, "+refs/heads/*:refs/strata/heads/*")
+        await self._fetch(url, "+refs/heads/*:refs/strata/heads/*")
 
     async def has(self, commit: str) -> bool:
         """Whether a commit was fetched."""

@@ -68,9 +68,8 @@ class ForeignSite:
 
     def files(self, system: str, source: str) -> dict[str, str]:
         """Path → text of a repository that says it."""
-        found = files(
-            system, [_described(node) for node in self.nodes], self.groups, (), (), {"network": self.networks}
-        )
+        nodes = [{**_OWN, **node} for node in self.nodes]
+        found = files(system, nodes, self.groups, (), (), {"network": self.networks})
         if self._notes:
             lines = "".join(f"- {words} ({fold(nodes)})\n" for words, nodes in self._notes.items())
             found[NOTES] = f"# Not carried over from {source}\n\n{lines}"
@@ -91,10 +90,6 @@ def as_label(text: str) -> str:
     """The text as a label's key or value; empty: it cannot be one."""
     made = re.sub(r"[^A-Za-z0-9_./-]", "-", text).strip("_./-")
     return made if len(made) <= 63 else ""
-
-
-def _described(node: Item) -> Item:
-    return {**_OWN, **node}
 
 
 def files(

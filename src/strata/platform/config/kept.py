@@ -8,14 +8,13 @@ here; whether a fleet can have it, its room says.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, TypeVar, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from strata.core.errors import BadRequest
-from strata.core.input.forms import in_words
-from strata.core.input.yamltree import Document, told
+from strata.core.input.yamltree import Document
 from strata.core.texts import In
 from strata.core.units import Seconds
 from strata.fleet.budgets.records import BudgetEntry
@@ -33,6 +32,7 @@ from strata.platform.secrets.records import SecretEntry
 from strata.platform.secrets.records import check as check_secret
 from strata.platform.sources.records import SourceEntry
 from strata.platform.sources.records import check as check_source
+from strata.platform.written import plain
 from strata.power.policies.policy import parse as parse_policy
 from strata.power.policies.records import PolicyEntry
 from strata.provisioning.boot.profiles import check_parameters
@@ -41,7 +41,6 @@ from strata.provisioning.bootnets.here import require_sound
 from strata.provisioning.bootnets.records import NetworkEntry
 from strata.provisioning.minos.artefacts import LATEST
 
-_T = TypeVar("_T")
 _SHOWN = 200
 
 
@@ -149,16 +148,6 @@ def _power_policy(left: Left) -> PolicyEntry:
     return PolicyEntry(name=left.name, text=text, **left.fields)
 
 
-def _timed(left: Left, kind: type[_T], **more: str) -> _T:
-    """An entry with times, which have units in files."""
-    said = {name: float(value) if isinstance(value, Seconds) else value for name, value in left.fields.items()}
-    try:
-        return msgspec.convert({**said, **more}, kind)
-    except msgspec.ValidationError as error:  # a time beyond its bounds: the one thing that was not checked yet
-        words, path = told(error)
-        raise BadRequest(in_words(words), where=left.document.place(path)) from None
-
-
 def _image(left: Left) -> SourceEntry:
     left.need("image", "must name the tag to publish it under: image")
     recipe = left.fields.pop("recipe", "")
@@ -173,7 +162,7 @@ def _image(left: Left) -> SourceEntry:
 def _playbook(left: Left) -> PlaybookEntry:
     for field in ("select", "path", "commit"):
         left.need(field, f"a playbook must have a {field}")
-    found = _timed(left, PlaybookEntry, name=left.name)
+    found = plain(left.document, {**left.fields, "name": left.name}, PlaybookEntry)
     check_playbook(found, f"playbook {left.name}")
     return found
 
@@ -182,12 +171,7 @@ def _network(left: Left) -> NetworkEntry:
     left.need("network", "must say which network it is, such as 10.77.0.0/24: network")
     found = NetworkEntry(name=left.name, **left.fields)
     if not found.via:  # those that others have to do with are looked at where all are known
-        try:
-            require_sound({found.name: found})
-        except BadRequest as error:
-            raise BadRequest(
-                f"{error.where}: {error.detail}", where=left.document.place("name"), hint=error.hint
-            ) from None
+        require_sound({found.name: found})
     return found
 
 
@@ -290,7 +274,7 @@ KEPT: Mapping[KeptKind, Kept] = {
     ),
     "rollout-policy": Kept(
         document("rollout-policy", RolloutPolicy, soak=Seconds, drain_after=Seconds),
-        lambda left: _timed(left, RolloutPolicy),
+        lambda left: plain(left.document, left.fields, RolloutPolicy),
         words=lambda one: f"{one.commits} commits: waves {', '.join(one.waves)}",
         listed="/v1/rollout-policy",
     ),

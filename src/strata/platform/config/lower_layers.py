@@ -19,10 +19,7 @@ def profiles_keeper(profiles: Profiles) -> Keeper:
         profiles.check(spec.name, profile)
         return profile
 
-    def said(name: str, record: Profile) -> ProfileEntry:
-        return ProfileEntry.of(record, name=name)
-
-    return Keeper(profiles.records, made, said, variable="minos")
+    return Keeper(profiles.records, made, lambda name, record: ProfileEntry.of(record, name=name), variable="minos")
 
 
 def power_policies_keeper(policies: PolicyRecords, wall: Callable[[], float]) -> Keeper:

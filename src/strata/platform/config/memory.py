@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import msgspec
 
 import strata
+from strata.core.host.private_file import write_private
 from strata.core.input.yamltree import Document, documents, read_before
 
 _KEPT_FOR = 30 * 86_400.0
@@ -59,9 +59,7 @@ class Memory:
             return
         with contextlib.suppress(OSError):
             self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile(dir=self._file.parent, delete=False) as scratch:
-                scratch.write(msgspec.msgpack.encode(_Kept(_FORM, self._used)))
-            Path(scratch.name).replace(self._file)
+            write_private(self._file, msgspec.msgpack.encode(_Kept(_FORM, self._used)))
             for other in self._file.parent.glob("*.msgpack"):
                 if time.time() - other.stat().st_mtime > _KEPT_FOR:
                     other.unlink()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 import msgspec
 from msgspec import UNSET, Meta
@@ -127,21 +127,13 @@ class Configuration(In, frozen=True, kw_only=True):
         return self.places.get(f"{kind}/{name}", f"{kind} {name}")
 
 
-FIELDS: Mapping[KeptKind, str] = {
-    "cloud-init": "cloud_inits",
-    "secret": "secrets",
-    "flow": "flows",
-    "system": "systems",
-    "health-check": "health_checks",
-    "health-policy": "health_policies",
-    "boot-profile": "boot_profiles",
-    "power-policy": "power_policies",
-    "budget": "budgets",
-    "rollout-policy": "rollout_policies",
-    "playbook": "playbooks",
-    "image": "images",
-    "network": "networks",
-}
+def _many(kind: str) -> str:
+    """``boot_profiles`` of ``boot-profile``, ``power_policies`` of ``power-policy``."""
+    one = kind.replace("-", "_")
+    return f"{one[:-1]}ies" if one.endswith("y") else f"{one}s"
+
+
+FIELDS: Mapping[KeptKind, str] = {kind: _many(kind) for kind in get_args(KeptKind)}
 """Kinds that rooms of their own keep → the field of a configuration."""
 
 

@@ -7,7 +7,6 @@ wins, and of two that are equally narrow the later layer. Pure: files come in as
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import itertools
 import re
@@ -48,6 +47,7 @@ from strata.platform.config.records import (
 )
 from strata.platform.delivery.reading import resolved
 from strata.platform.delivery.records import CURRENT, VARIABLE, Overlay, revision_of
+from strata.platform.written import placed
 from strata.provisioning.personalities.records import Personality, check
 
 MOST_FILES = 10_000
@@ -104,7 +104,7 @@ class Repository:
         """All layers merged and checked. ``unchecked``: whether each node can be is left to the service, which looks at
         those that are others than before."""
         groups = self._groups()
-        members = _members(groups, self._of_node)
+        members = expanded(groups, frozenset(self._of_node))
         nodes = self._nodes(members, unchecked)
         overlays = self._overlays()
         desires = self._desires(revision_of(overlays))
@@ -133,7 +133,7 @@ class Repository:
         if node not in self._of_node:
             raise NotFound(f"no such node: {node[:80]}", where="the repository")
         groups = self._groups()
-        members = _members(groups, self._of_node)
+        members = expanded(groups, frozenset(self._of_node))
         found: list[Origin] = []
         sources = self._sources(node, [name for name, of in members.items() if node in of])
         for field in NODE_FIELDS:
@@ -220,8 +220,9 @@ class Repository:
         found = msgspec.convert(merged, list[NodeEntry], strict=False)
         claimed = Claimed()
         for entry in () if unchecked else found:
+            said = {field: getattr(entry, field) for field in entry.said}
             try:
-                claimed.take(checked_node(_spec(entry)))
+                claimed.take(checked_node(NodeSpec(name=entry.name, **said)))
             except BadRequest as error:
                 last = self._of_node[entry.name][-1]
                 raise BadRequest(
@@ -326,7 +327,7 @@ class Repository:
             if "members" not in fields:
                 raise BadRequest("a personality must have members", where=place)
             personality = Personality(name=name, **fields)
-            with _placed(place):
+            with placed(place):
                 check(personality)
             found.append(personality)
         return found
@@ -336,7 +337,7 @@ class Repository:
         for name, (rank, fields, document) in self._left(kind).items():
             place = document.place("name")
             priority = functools.partial(_priority, rank=rank, place=place)
-            with _placed(place):
+            with placed(place):
                 try:
                     yield KEPT[kind].entry(Left(name, fields, document, priority, self._text_of, self._folder_of))
                 except msgspec.ValidationError as error:
@@ -360,17 +361,6 @@ class Repository:
             if not gone:
                 found[name] = rank, merged, said[-1][1]
         return found
-
-
-@contextlib.contextmanager
-def _placed(place: str) -> Iterator[None]:
-    """What is wrong with a document is said with its place."""
-    try:
-        yield
-    except BadRequest as error:
-        if error.where.partition(",")[0] == place.partition(",")[0]:
-            raise  # it knows its place in the same file
-        raise BadRequest(f"{error.where}: {error.detail}", where=place, hint=error.hint) from None
 
 
 def _check_one_runs(policies: Iterable[Any], said_by: Callable[[str, str], tuple[str, str]]) -> None:
@@ -491,13 +481,9 @@ def _word(value: Any) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
-def _members(groups: Mapping[str, GroupEntry], nodes: Iterable[str]) -> dict[str, frozenset[str]]:
-    """Who is in each group; names of nodes that are in no file are taken as they are."""
-    return expanded(groups, frozenset(nodes))
-
-
 def expanded(groups: Mapping[str, GroupEntry], nodes: frozenset[str]) -> dict[str, frozenset[str]]:
-    """Who is in each group. ``nodes``: what wildcards choose from. A group may name others, but not in a circle."""
+    """Who is in each group; names of nodes that are nowhere are taken as they are. ``nodes``: what wildcards choose
+    from. A group may name others, but not in a circle."""
     found: dict[str, frozenset[str]] = {}
     under_way: list[str] = []
 
@@ -530,16 +516,9 @@ def expanded(groups: Mapping[str, GroupEntry], nodes: frozenset[str]) -> dict[st
 
 def _priority(select: str, rank: int, place: str) -> int:
     """By how narrow the selection is, then by layer."""
-    try:
+    with placed(place):
         selector = parse(select)
-    except BadRequest as error:
-        raise BadRequest(f"{error.where}: {error.detail}", where=place, hint=error.hint) from None
     words = select.split()
     plain = len(words) == 1 and not any(sign in select for sign in "*?:")
     narrow = 0 if not plain else 1 if selector.groups else 2
     return _NARROW * narrow + _BY_LAYER * (rank + 1)
-
-
-def _spec(entry: NodeEntry) -> NodeSpec:
-    """A node that has nothing but what the configuration says of it."""
-    return NodeSpec(name=entry.name, **{field: getattr(entry, field) for field in entry.said})

@@ -272,14 +272,11 @@ class RollingCommits:
                     await rollouts.begin(who, name, spec)
                 except (BadRequest, NotFound) as error:  # its nodes went, or want it already
                     log.warning("a rollout of a commit has nothing to do", extra={"name": name, "reason": str(error)})
-                    await self._without(record, name)
+                    left = {one: spec for one, spec in record.rollouts.items() if one != name}
+                    await self._replace(record, msgspec.structs.replace(record, rollouts=left), "narrow")
                     return
         if all(one is not None and one.state == "done" for one in states.values()):
             await self._apply(record, who)
-
-    async def _without(self, record: RollingCommit, name: str) -> None:
-        left = {one: spec for one, spec in record.rollouts.items() if one != name}
-        await self._replace(record, msgspec.structs.replace(record, rollouts=left), "narrow")
 
     async def _apply(self, record: RollingCommit, who: Principal) -> None:
         """All nodes have it: have the commit say it, and the nodes no more."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from ipaddress import IPv4Network
 from typing import Any
 
 import msgspec
 import numpy as np
 
-from strata.core.errors import BadRequest, Conflict, NotFound, Refused, Unavailable
+from strata.core.errors import Conflict, NotFound, Refused, Unavailable
 from strata.core.nodeset import expand, fold
 from strata.fleet.access.principal import Principal
 from strata.fleet.budgets.service import BudgetService
@@ -45,6 +45,7 @@ from strata.platform.delivery.records import VARIABLE as CONFIG
 from strata.platform.delivery.records import revision_of
 from strata.platform.delivery.service import DeliveryService
 from strata.platform.rollouts.service import RolloutService
+from strata.platform.written import placed
 from strata.power.policies.records import PolicyRecords
 from strata.provisioning.boot.profiles import Profiles
 from strata.provisioning.bootnets.service import BootNetworks
@@ -53,6 +54,7 @@ from strata.provisioning.personalities.records import Personality
 from strata.provisioning.personalities.resolve import Personalities
 from strata.provisioning.personalities.service import VARIABLE
 from strata.store.protocol import Op
+from strata.store.records import Records
 
 NAME = "current"
 MOST_GONE = 0.1
@@ -203,8 +205,8 @@ class ConfigService:
                 if rolled.specs:
                     await self._keep_overlays(who, configuration)
                     await self._rolling.begin(who, configuration, found, rolled.specs, remove_most=remove_most)
-                    done = self._done(configuration, found, self._applied.revision(NAME))
-                    return msgspec.structs.replace(done, rollouts=tuple(rolled.specs))
+                    begun, at = tuple(rolled.specs), self._applied.revision(NAME)
+                    return ConfigDone.of(configuration, found, revision=at, rollouts=begun)
             applied = self.applied
             gone = bool(self._gone(found))
             moved = found.applied.overlays != applied.overlays
@@ -216,13 +218,13 @@ class ConfigService:
                 found.applied, author=applied.author if not found.changes else who.name, time=applied.time
             )
             if not found.changes and now == applied:
-                return self._done(configuration, found, self._applied.revision(NAME))
+                return ConfigDone.of(configuration, found, revision=self._applied.revision(NAME), rollouts=())
             try:
                 revision = await self._write(who, configuration, found, prepared)
             except Conflict:
                 continue  # somebody was faster: compare again
             await self._settled(found, revision)
-            return self._done(configuration, found, revision)
+            return ConfigDone.of(configuration, found, revision=revision, rollouts=())
         raise Conflict(
             f"others kept changing the same things ({_ATTEMPTS} attempts)", where="configuration", hint="try again"
         )
@@ -288,7 +290,8 @@ class ConfigService:
             coming = self._coming(configuration)
             for name, personality in found.personalities.items():
                 if personality is not None and not any(member.release in coming for member in personality.members):
-                    await self._trial(personality, configuration.place("personality", name))
+                    with placed(configuration.place("personality", name)):
+                        await self._sets().trial(personality)
             try:
                 networks = [IPv4Network(one.network) for one in configuration.networks]
                 edit = msgspec.structs.replace(found.edit, networks=networks)
@@ -337,17 +340,22 @@ class ConfigService:
             for name, one in found.personalities.items()
             if one is not None and name not in self._personalities()
         }
-        if not new:
-            return
-        names = tuple(dict.fromkeys((*self.applied.personalities, *new)))
-        rows = [self._sets().records.prepared(name, one) for name, one in new.items()]
-        rows.append(self._applied.prepared(NAME, msgspec.structs.replace(self.applied, personalities=names)))
+        if new:
+            names = tuple(dict.fromkeys((*self.applied.personalities, *new)))
+            await self._add(who, self._sets().records, new, new, personalities=names)
+            await self._sets().settled()
+
+    async def _add(
+        self, who: Principal, records: Records[Any], new: Mapping[str, Any], about: Iterable[str], **applied: Any
+    ) -> None:
+        """Write records that are new, and that they are there because of the configuration."""
+        rows = [records.prepared(name, one) for name, one in new.items()]
+        rows.append(self._applied.prepared(NAME, msgspec.structs.replace(self.applied, **applied)))
         ops, expect = _at_once(rows)
-        await self._fleet.ledger.commit(who.name, "config.begin", ", ".join(new)[:500], ops, expect)
+        await self._fleet.ledger.commit(who.name, "config.begin", ", ".join(about)[:500], ops, expect)
         await self._applied.fetch(NAME)
         for name in new:
-            await self._sets().records.fetch(name)
-        await self._sets().settled()
+            await records.fetch(name)
 
     def _coming(self, configuration: Configuration) -> frozenset[str]:
         """Images that the configuration itself says what to make of, and that are not there yet."""
@@ -366,18 +374,11 @@ class ConfigService:
         missing = sorted({member.release for one in new for member in one.members} & coming)
         if not missing:
             return
-        keeper = self._keeper("image")
         names = tuple(one.name for one in configuration.images if one.image in missing)
         made = self._made(found, configuration, who.name).get("image", {})
-        rows = [keeper.records.prepared(name, one) for name, one in made.items() if name in names and one is not None]
-        if rows:
+        if sources := {name: one for name, one in made.items() if name in names and one is not None}:
             kept = {**self.applied.kept, "image": tuple(dict.fromkeys((*self.applied.kept.get("image", ()), *names)))}
-            rows.append(self._applied.prepared(NAME, msgspec.structs.replace(self.applied, kept=kept)))
-            ops, expect = _at_once(rows)
-            await self._fleet.ledger.commit(who.name, "config.begin", ", ".join(missing)[:500], ops, expect)
-            await self._applied.fetch(NAME)
-            for name in names:
-                await keeper.records.fetch(name)
+            await self._add(who, self._keeper("image").records, sources, missing, kept=kept)
         raise Refused(
             f"{', '.join(missing)[:200]} is being made",
             by="image",
@@ -421,12 +422,8 @@ class ConfigService:
             if edits:
                 self._keeper(kind).together(edits)
             for name, spec in edits.items():
-                try:
-                    record = None if spec is None else self._keeper(kind).made(spec, author)
-                except BadRequest as error:
-                    place = configuration.place(kind, name)
-                    raise BadRequest(f"{error.where}: {error.detail}", where=place, hint=error.hint) from None
-                made.setdefault(kind, {})[name] = record
+                with placed(configuration.place(kind, name)):
+                    made.setdefault(kind, {})[name] = None if spec is None else self._keeper(kind).made(spec, author)
         return made
 
     def _keeper(self, kind: KeptKind) -> Keeper:
@@ -438,9 +435,6 @@ class ConfigService:
                 hint="the layer that does is not started here; strata serve starts all, strata serve --help lists them",
             )
         return keeper
-
-    def _done(self, configuration: Configuration, found: Difference, revision: int) -> ConfigDone:
-        return ConfigDone.of(configuration, found, revision=revision, rollouts=())
 
     def _brake(self, found: Difference) -> str:
         """Why this is not done without being told twice; empty: it is."""
@@ -467,15 +461,12 @@ class ConfigService:
         for name, document in found.edit.documents.items():
             if document is None:
                 continue
-            place = configuration.place("desire", name)
-            try:
+            with placed(configuration.place("desire", name)):
                 checked(self._fleet.controller.model, document, document.author)
                 for variable, values in document.set.items():
                     for value in values if variable in edits.known else ():
                         if (variable, value) not in ours:
                             edits.known[variable](value)
-            except (BadRequest, NotFound) as error:
-                raise BadRequest(f"{error.where}: {error.detail}", where=place, hint=error.hint) from None
 
     def _check_unwanted(self, found: Difference, after: Registry) -> None:
         """That nothing goes which a node is then still wanted to have."""
@@ -507,12 +498,6 @@ class ConfigService:
             for name, personality in found.personalities.items()
             if personality is not None and name in there
         }
-
-    async def _trial(self, personality: Personality, place: str) -> None:
-        try:
-            await self._sets().trial(personality)
-        except BadRequest as error:
-            raise BadRequest(f"{error.where}: {error.detail}", where=place, hint=error.hint) from None
 
     async def _trial_overlays(self, configuration: Configuration, after: Registry) -> frozenset[str]:
         """That all nodes can have what the overlays say; those that are to have the same already."""

@@ -52,7 +52,9 @@ class FlowService:
         """Load them, and follow their changes."""
         await self.records.start()
         if (config := self._fleet.services.find(ConfigService)) is not None:
-            config.keepers["flow"] = Keeper(self.records, self.made, self.said)
+            config.keepers["flow"] = Keeper(
+                self.records, self.made, lambda name, record: FlowEntry.of(record.spec, name=name)
+            )
 
     # -- flows
 
@@ -79,10 +81,6 @@ class FlowService:
 
     # -- what the configuration says
 
-    def said(self, name: str, record: Flow) -> FlowEntry:
-        """What the repository would say of a record."""
-        return FlowEntry.of(record.spec, name=name)
-
     def made(self, spec: FlowEntry, author: str) -> Flow:
         """The record of what is said; ``BadRequest`` where this fleet cannot have it."""
         self.check(spec.steps)
@@ -100,7 +98,7 @@ class FlowService:
         steps = self._steps(name, request)
         if request.now:
             plan = self.planned(who, name, steps, now=True)
-            _confirmed(plan.confirm, request.confirm, "this waits for nothing and nobody")
+            need_confirmed(plan.confirm, request.confirm, "this waits for nothing and nobody")
             if not request.reason.strip():
                 raise BadRequest("a run without waiting needs a reason", where="reason")
         return await self.begin(who, name, steps, now=request.now, reason=request.reason)
@@ -121,7 +119,7 @@ class FlowService:
             raise BadRequest("no node is selected", where="select")
         boot_control(self._fleet)  # said now, and not by an operation that somebody has to look at
         words = f"revoke {many(len(nodes), 'node')}"
-        _confirmed(words, request.confirm, "these nodes are cut off until they reboot")
+        need_confirmed(words, request.confirm, "these nodes are cut off until they reboot")
         return await self.begin(who, "revoke", (step,), reason=request.reason)
 
     # -- what system start and stop use, too
@@ -213,7 +211,8 @@ class FlowService:
         return FlowView.of(flow.spec, flow, name=name, revision=self.records.revision(name))
 
 
-def _confirmed(words: str, said: str, what: str) -> None:
+def need_confirmed(words: str, said: str, what: str) -> None:
+    """Raise ``Refused`` unless somebody ``said`` these words."""
     if not is_confirmed(said, words):
         raise Refused(what, by="confirmation", where="confirm", hint=f"if you mean it, confirm with: {words}")
 

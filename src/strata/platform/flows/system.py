@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from strata.core.errors import BadRequest, Conflict, NotFound, Refused
+from strata.core.errors import BadRequest, Conflict, NotFound
 from strata.core.nodeset import fold
 from strata.core.printable import shortened
-from strata.core.units import is_confirmed, many
+from strata.core.units import many
 from strata.fleet.access.principal import Principal
 from strata.fleet.fleet import Fleet
 from strata.fleet.operations.records import Operation
@@ -24,7 +24,7 @@ from strata.platform.flows.records import (
     SystemStatus,
 )
 from strata.platform.flows.runner import FlowRunner
-from strata.platform.flows.service import FlowService
+from strata.platform.flows.service import FlowService, need_confirmed
 
 NAME = "stages"
 START, STOP = "system-start", "system-stop"
@@ -44,7 +44,9 @@ class SystemFlows:
         """Load them, and follow their changes."""
         await self.records.start()
         if (config := self._fleet.services.find(ConfigService)) is not None:
-            config.keepers["system"] = Keeper(self.records, self.made, self.said)
+            config.keepers["system"] = Keeper(
+                self.records, self.made, lambda name, record: SystemEntry(stages=record.stages)
+            )
 
     async def show(self, who: Principal) -> SystemSpec:
         """The stages of the system, as they were put."""
@@ -58,10 +60,6 @@ class SystemFlows:
         self._fleet.need_whole_fleet(who, "the system")
         detail = {"stages": [stage.name for stage in spec.stages]}
         return await self.records.put(who.name, NAME, self.made(spec, who.name), detail=detail)
-
-    def said(self, name: str, record: SystemSpec) -> SystemEntry:
-        """What the repository would say of a record."""
-        return SystemEntry(stages=record.stages)
 
     def made(self, spec: SystemSpec, author: str) -> SystemSpec:
         """The record of what is said; ``BadRequest`` where this fleet cannot have it."""
@@ -88,8 +86,23 @@ class SystemFlows:
             )
         return SystemStatus(stages=tuple(found), operation=await self._under_way())
 
-    async def plan(self, who: Principal, request: SystemRun, *, start: bool) -> FlowPlan:
-        """What a start or a stop would do. Changes nothing."""
+    async def plan_start(self, who: Principal, request: SystemRun) -> FlowPlan:
+        """What a start would do. Changes nothing."""
+        return await self._plan(who, request, start=True)
+
+    async def plan_stop(self, who: Principal, request: SystemRun) -> FlowPlan:
+        """What a stop would do, and the words that confirm it. Changes nothing."""
+        return await self._plan(who, request, start=False)
+
+    async def start_stages(self, who: Principal, request: SystemRun) -> Operation:
+        """Start the system, stage by stage. What is up already takes no time."""
+        return await self._run(who, request, start=True)
+
+    async def stop_stages(self, who: Principal, request: SystemRun) -> Operation:
+        """Stop the system, the last stage first. `confirm` must say `stop N nodes`."""
+        return await self._run(who, request, start=False)
+
+    async def _plan(self, who: Principal, request: SystemRun, *, start: bool) -> FlowPlan:
         steps = await self._steps(who, request, start=start)
         plan = self._flows.planned(who, START if start else STOP, steps)
         if start:
@@ -97,22 +110,17 @@ class SystemFlows:
         count = sum(step.nodes for step in plan.steps)
         return FlowPlan(flow=plan.flow, steps=plan.steps, confirm=f"stop {many(count, 'node')}")
 
-    async def run(self, who: Principal, request: SystemRun, *, start: bool) -> Operation:
-        """Start or stop: stage by stage, each seen to be so before the next. What is so already takes no time."""
+    async def _run(self, who: Principal, request: SystemRun, *, start: bool) -> Operation:
+        """Each stage is seen to be so before the next."""
         self._fleet.need_whole_fleet(who, "the system")
         if running := await self._under_way():
             raise Conflict(
                 f"operation {running} is starting or stopping the system already",
                 hint=f"wait for it, or: strata operation cancel {running}",
             )
-        plan = await self.plan(who, request, start=start)
-        if plan.confirm and not is_confirmed(request.confirm, plan.confirm):
-            raise Refused(
-                "this stops the system",
-                by="confirmation",
-                where="confirm",
-                hint=f"if you mean it, confirm with: {plan.confirm}",
-            )
+        plan = await self._plan(who, request, start=start)
+        if plan.confirm:
+            need_confirmed(plan.confirm, request.confirm, "this stops the system")
         return await self._flows.begin(who, plan.flow, await self._steps(who, request, start=start))
 
     async def _steps(self, who: Principal, request: SystemRun, *, start: bool) -> list[FlowStep]:

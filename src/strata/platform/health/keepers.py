@@ -24,25 +24,19 @@ def checks_keeper(records: Records[HealthCheck]) -> Keeper:
     def made(spec: CheckEntry, author: str) -> HealthCheck:
         return HealthCheck(spec=check(CheckSpec.of(spec), f"health-check {spec.name}"), author=author)
 
-    def said(name: str, record: HealthCheck) -> CheckEntry:
-        return CheckEntry.of(record.spec, name=name)
-
     def together(edits: Mapping[str, CheckEntry | None]) -> None:
         after = {*records.all, *edits} - {name for name, spec in edits.items() if spec is None}
         if len(after) > MOST_CHECKS:
             told = f"there would be {len(after)} checks; at most {MOST_CHECKS} are run"
             raise BadRequest(told, where="health-check", hint="a script can check several")
 
-    return Keeper(records, made, said, together)
+    return Keeper(records, made, lambda name, record: CheckEntry.of(record.spec, name=name), together)
 
 
 def policy_keeper(records: Records[HealthPolicy]) -> Keeper:
     """Keeps the policy."""
-
-    def made(spec: HealthPolicyEntry, author: str) -> HealthPolicy:
-        return HealthPolicy.of(spec)
-
-    def said(name: str, record: HealthPolicy) -> HealthPolicyEntry:
-        return HealthPolicyEntry.of(record, name=name)
-
-    return Keeper(records, made, said)
+    return Keeper(
+        records,
+        lambda spec, author: HealthPolicy.of(spec),
+        lambda name, record: HealthPolicyEntry.of(record, name=name),
+    )

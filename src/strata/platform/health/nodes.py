@@ -16,7 +16,7 @@ from strata.core.model import Mutation
 from strata.core.state import Outcome
 from strata.platform.health.records import Checked
 from strata.provisioning.agents.hub import Hub
-from strata.provisioning.agents.wire import Checks, Result
+from strata.provisioning.agents.wire import Checks
 
 Heard = Callable[[str, Checks | None], bool]
 """Takes what a node says of its checks; None: nobody speaks for it. Returns whether that is news."""
@@ -24,6 +24,7 @@ Heard = Callable[[str, Checks | None], bool]
 AT_ONCE = 90.0
 """Seconds that an agent gets to run all its checks."""
 
+_NOT_WELL = "the simulator says that it is not well"
 _results = msgspec.json.Decoder(dict[str, str | None]).decode
 
 
@@ -116,19 +117,15 @@ class AgentNodes:
 
     async def _one(self, name: str) -> Checked:
         try:
-            result = await self._hub.send(name, "check", timeout=AT_ONCE).result
+            told = await self._hub.send(name, "check", timeout=AT_ONCE).result
+            if told is not None and told.ok:
+                return Checked(node=name, results=_results(told.output))
+            why = told.error if told is not None else "its agent gave no answer"
         except StrataError as error:
-            return Checked(node=name, results={}, error=error.detail)
-        return _checked(name, result)
-
-
-def _checked(name: str, result: Result | None) -> Checked:
-    if result is None or not result.ok:
-        return Checked(node=name, results={}, error=result.error if result else "its agent gave no answer")
-    try:
-        return Checked(node=name, results=_results(result.output))
-    except UNREADABLE:
-        return Checked(node=name, results={}, error="its agent's answer cannot be read")
+            why = error.detail
+        except UNREADABLE:
+            why = "its agent's answer cannot be read"
+        return Checked(node=name, results={}, error=why)
 
 
 class SimulatedNodes:
@@ -143,9 +140,8 @@ class SimulatedNodes:
 
     async def look(self, batch: Batch) -> None:
         """Ask the simulator."""
-        seen = (await self._driver.observe(("health",), batch)).get("health")
-        for name, word in zip(batch.names, seen.values() if seen is not None else (), strict=False):
-            failing = {self.CHECK: "the simulator says that it is not well"} if word == "failing" else {}
+        for name, word in zip(batch.names, await self._words(batch), strict=True):
+            failing = {self.CHECK: _NOT_WELL} if word == "failing" else {}
             self._heard(name, Checks(ran=word in ("ok", "failing"), failing=failing))
 
     async def check(self, mutation: Mutation, batch: Batch) -> Outcomes:
@@ -154,11 +150,13 @@ class SimulatedNodes:
 
     async def run(self, names: Sequence[str]) -> list[Checked]:
         """The same."""
-        batch = Batch(names=names, uids=np.zeros(len(names), dtype=np.int64))
-        seen = (await self._driver.observe(("health",), batch)).get("health")
-        words = seen.values() if seen is not None else [""] * len(names)
-        said = {"ok": {self.CHECK: ""}, "failing": {self.CHECK: "the simulator says that it is not well"}}
+        words = await self._words(Batch(names=names, uids=np.zeros(len(names), dtype=np.int64)))
+        said = {"ok": {self.CHECK: ""}, "failing": {self.CHECK: _NOT_WELL}}
         return [
             Checked(node=name, results=said.get(word, {}), error="" if word in said else "no agent is connected")
             for name, word in zip(names, words, strict=True)
         ]
+
+    async def _words(self, batch: Batch) -> Sequence[str]:
+        seen = (await self._driver.observe(("health",), batch)).get("health")
+        return [""] * len(batch) if seen is None else list(seen.values())

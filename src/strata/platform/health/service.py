@@ -174,6 +174,10 @@ class HealthService:
         self._fleet.need_whole_fleet(who, "a health check")
         await self._checks.delete(who.name, name, expected=expected)
 
+    async def show_policy(self, who: Principal) -> HealthPolicy:
+        """What is done about nodes with the desire health=ok that fail."""
+        return self.policy
+
     async def set_policy(self, who: Principal, policy: HealthPolicy) -> HealthPolicy:
         """Have it done so from now on."""
         self._fleet.need_whole_fleet(who, "the health policy")

@@ -25,7 +25,7 @@ from strata.core.redact import redact
 from strata.core.state import STATES
 from strata.engine.explain import states
 from strata.fleet.access.principal import Principal
-from strata.fleet.alarm import Alarm
+from strata.fleet.alarm import Alarm, AlarmSeverity
 from strata.fleet.child_process import find
 from strata.fleet.columns import Indices
 from strata.fleet.drivers.subprocesses import run_command
@@ -174,18 +174,19 @@ class PlaybookService:
             self._alarm(entry.name, "", f"{entry.name}: {why}")
             await self._keep(entry, msgspec.structs.replace(had, trouble=why, after=now + FIRST))
             return
-        self._over(entry.name, "")
+        self._alarm(entry.name, "")
         failures = {uid: one for uid, one in had.failures.items() if uid not in set(uids.tolist())}
         bad = np.array([name in answer.failed for name in names], dtype=np.bool_)
-        for uid, name in zip(uids[bad].tolist(), (name for name in names if name in answer.failed), strict=True):
+        for uid, name in zip(uids.tolist(), names, strict=True):
+            if name not in answer.failed:
+                if uid in had.failures and had.failures[uid].tries >= TOLD:
+                    self._alarm(entry.name, name)
+                continue
             tries = had.failures[uid].tries + 1 if uid in had.failures else 1
             wait = min(LONGEST, FIRST * 2 ** (tries - 1))
             failures[uid] = Failure(tries=tries, after=now + wait, why=_fit(answer.failed[name]))
             if tries == TOLD:
                 self._alarm(entry.name, name, f"{entry.name} failed {tries} times: {failures[uid].why}")
-        for uid, name in zip(uids[~bad].tolist(), (name for name in names if name not in answer.failed), strict=True):
-            if uid in had.failures and had.failures[uid].tries >= TOLD:
-                self._over(entry.name, name)
         what = f"playbook {entry.name}@{entry.commit[:12]}"
         self._record(uids[~bad], what)
         self._record(uids[bad], f"{what} failed")
@@ -262,13 +263,11 @@ class PlaybookService:
             raise NotFound("no branch is followed", where="url", hint="say its repository: url: ssh://...")
         return found
 
-    def _alarm(self, layer: str, node: str, words: str) -> None:
-        about = "" if node else f"{KIND} {layer}"
-        self._fleet.alarm(Alarm(kind="playbook", severity="warning", message=words, node=node, about=about))
-
-    def _over(self, layer: str, node: str) -> None:
-        about = "" if node else f"{KIND} {layer}"
-        self._fleet.alarm(Alarm(kind="playbook", severity="ok", message=f"{layer} was run", node=node, about=about))
+    def _alarm(self, layer: str, node: str, trouble: str = "") -> None:
+        """Tell of trouble with a layer, or with one node; empty: it is over."""
+        severity: AlarmSeverity = "warning" if trouble else "ok"
+        message, about = trouble or f"{layer} was run", "" if node else f"{KIND} {layer}"
+        self._fleet.alarm(Alarm(kind=KIND, severity=severity, message=message, node=node, about=about))
 
     def _detail(self, entry: PlaybookEntry) -> PlaybookDetail:
         had, nodes = self._now(entry), self._nodes(entry)

@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from strata.core.host.private_file import write_private
 from strata.core.model import UNKNOWN
 from strata.engine.effects import Effects
 from strata.engine.faults import EVENT
@@ -65,12 +66,7 @@ class Lessons:
             return
         self._saved = data
         with contextlib.suppress(OSError):
-            await asyncio.to_thread(self._write, data)
-
-    def _write(self, data: bytes) -> None:
-        scratch = self._file.with_suffix(".new")
-        scratch.write_bytes(data)
-        scratch.replace(self._file)
+            await asyncio.to_thread(write_private, self._file, data)
 
     @property
     def all(self) -> Mapping[str, Learnt]:

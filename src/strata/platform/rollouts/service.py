@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from strata.core.errors import BadRequest, Conflict, NotFound
 from strata.core.intset import contains, count, pack, unpack
@@ -177,7 +177,7 @@ class RolloutService:
     async def pause(self, who: Principal, name: str, reason: str) -> RolloutView:
         """Start no further nodes. Those that have begun are finished."""
         return await self._change(
-            who, name, "pause", ("running",), lambda rollout: self._with(rollout, "paused", reason)
+            who, name, "pause", ("running",), lambda rollout: replace(rollout, state="paused", reason=reason)
         )
 
     async def resume(self, who: Principal, name: str) -> RolloutView:
@@ -194,10 +194,10 @@ class RolloutService:
 
         def go_on(rollout: Rollout) -> Rollout:
             # What was taken back while it stood still was our own doing.
-            fresh = msgspec.structs.replace(
+            fresh = replace(
                 rollout, forgiven=failed.forgiven, seen=self._fleet.registry.revision, soaking=None, checked=()
             )
-            return self._with(fresh, "running", "")
+            return replace(fresh, state="running", reason="")
 
         return await self._change(who, name, "resume", ("paused", "stopped"), go_on)
 
@@ -207,7 +207,8 @@ class RolloutService:
         of: list[State] = ["running", "paused", "stopped"]
         if not request.rollback:
             of.append("rolling-back")
-        return await self._change(who, name, "abort", of, lambda rollout: self._with(rollout, to, request.reason))
+        reason = request.reason
+        return await self._change(who, name, "abort", of, lambda rollout: replace(rollout, state=to, reason=reason))
 
     # parts
 
@@ -346,9 +347,6 @@ class RolloutService:
                 continue  # it went on meanwhile
             return self._view(name, new)
         raise Conflict("it changed each time that this was tried", where=f"rollout {name}", hint="try again")
-
-    def _with(self, rollout: Rollout, state: State, reason: str) -> Rollout:
-        return msgspec.structs.replace(rollout, state=state, reason=reason)
 
     def _view(self, name: str, rollout: Rollout) -> RolloutView:
         ended = rollout.state in ENDED

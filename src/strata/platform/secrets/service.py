@@ -50,7 +50,7 @@ class SecretService:
         """Load what there is, and give nodes theirs."""
         await self._identities.start()
         await self.records.start()
-        self._fleet.of(ConfigService).keepers[KIND] = Keeper(self.records, self.made, self.said)
+        self._fleet.of(ConfigService).keepers[KIND] = Keeper(self.records, self.made, lambda name, record: record.spec)
         await self._delivery.start()
 
     async def stop(self) -> None:
@@ -126,10 +126,6 @@ class SecretService:
         )
 
     # what the configuration says
-
-    def said(self, name: str, record: Secret) -> SecretEntry:
-        """What the repository would say of a record."""
-        return record.spec
 
     def made(self, spec: SecretEntry, author: str) -> Secret:
         """The record of what is said; ``BadRequest`` where it cannot be. A new version where the value is another."""

@@ -12,6 +12,7 @@ import msgspec
 
 from strata.core.errors import BadRequest, StrataError, Unavailable
 from strata.core.nodeset import expand
+from strata.fleet.tasks import all_cancelled, beside
 from strata.platform.workload.records import Place, WorkloadSpec
 from strata.schedulers.protocol import UNSEEN_JOB, NodeSeen, Scheduler
 
@@ -67,9 +68,8 @@ class Cluster:
     async def now(self) -> Look:
         """What it says to a question that is put no earlier than this call. Raises what the adapter raises."""
         if self._next is None:
-            self._next = task = asyncio.create_task(self._look(), name=f"look at {self}")
-            self._looks.add(task)
-            task.add_done_callback(self._looked)
+            self._next = beside(self._looks, self._look(), name=f"look at {self}")
+            self._next.add_done_callback(_looked)
         looking = self._next
         try:
             return await asyncio.shield(looking)
@@ -90,14 +90,7 @@ class Cluster:
 
     async def close(self) -> None:
         """End the looks that are under way."""
-        for task in self._looks:
-            task.cancel()
-        await asyncio.gather(*self._looks, return_exceptions=True)
-
-    def _looked(self, task: asyncio.Task[Look]) -> None:
-        self._looks.discard(task)
-        if not task.cancelled():
-            task.exception()  # whoever waited for it has it; perhaps nobody does any more
+        await all_cancelled(self._looks)
 
     async def _look(self) -> Look:
         async with self._one_at_a_time:
@@ -111,6 +104,11 @@ class Cluster:
                 raise
             self.last, self.trouble = found, ""
             return found
+
+
+def _looked(task: asyncio.Task[Look]) -> None:
+    if not task.cancelled():
+        task.exception()  # whoever waited for it has it; perhaps nobody does any more
 
 
 def called(names: Mapping[str, str]) -> dict[str, str]:

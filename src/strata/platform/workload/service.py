@@ -18,6 +18,7 @@ from strata.core.printable import shortened
 from strata.fleet.access.principal import Principal
 from strata.fleet.alarm import Alarm
 from strata.fleet.fleet import Fleet
+from strata.fleet.recurring import Recurring
 from strata.platform.no_workload import NoWorkload, Played
 from strata.platform.settings import PlatformSettings
 from strata.platform.workload.cluster import Cluster, Look, called, jobs_in_words, place
@@ -33,14 +34,14 @@ _SHOWN = 200
 
 
 class WorkloadService:
-    """The connected workload managers. ``driver`` is the engine's; ``start`` follows the records, ``poll`` tells."""
+    """The connected workload managers. ``driver`` is the engine's; ``start`` follows the records, ``poll`` begins to
+    ask and to tell."""
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
         self._settings = fleet.section(PlatformSettings)
         self._clusters: dict[str, Cluster] = {}
         self._ended: list[Cluster] = []
-        self._wake = asyncio.Event()
         self._alarmed: dict[str, str] = {}
         self.whys: dict[str, Callable[[str], str]] = {}
         """Mutation → who can say of a node what it is for, better than its name does."""
@@ -58,10 +59,18 @@ class WorkloadService:
             changed=self._changed,
             cleared=self._cleared,
         )
+        self._polling = Recurring(
+            "workload managers",
+            self._tell,
+            lambda: self._settings.workload_poll,
+            trouble="workload managers not looked at",
+        )
         self.start = self._records.start
+        self.poll = self._polling.start
 
     async def stop(self) -> None:
         """Ask no more. Drains stay as they are."""
+        await self._polling.stop()
         await self._records.stop()
         self._cleared()
         await self._close()
@@ -181,21 +190,8 @@ class WorkloadService:
 
     # -- tellings
 
-    async def poll(self) -> None:
-        """Tell the engine what all of them say, again and again."""
-        while True:
-            self._wake.clear()
-            try:
-                await self._tell()
-            except StrataError as error:
-                log.warning("workload managers not looked at", extra={"error": str(error)})
-            try:
-                async with asyncio.timeout(self._settings.workload_poll):
-                    await self._wake.wait()
-            except TimeoutError:
-                continue
-
     async def _tell(self) -> None:
+        """Tell the engine what all of them say."""
         await self._close()
         asked = await gathered(list(self._clusters.values()), Cluster.recent)
         # One that was disconnected meanwhile is none of our business any more.
@@ -255,7 +251,7 @@ class WorkloadService:
                 kind="workload-manager", severity="ok", message=f"{name} is not connected any more", about=name
             )
             self._fleet.alarm(gone)
-        self._wake.set()
+        self._polling.soon()
 
     def _cleared(self) -> None:
         self._ended += self._clusters.values()

@@ -15,7 +15,6 @@ import msgspec
 
 from strata.core import intset
 from strata.core.errors import Unavailable
-from strata.core.intset import Runs
 from strata.power.accounting.records import Event, Run, Summary, Told
 from strata.store.side_file import FileThread, connect
 
@@ -116,7 +115,7 @@ class IntervalFile:
                 msgspec.structs.replace(
                     last,
                     start=min(last.start, event.time),
-                    uids=_union(last.uids, uids),
+                    uids=intset.union(last.uids, uids),
                     user=last.user or event.user,
                     name=last.name or event.name,
                 ),
@@ -211,12 +210,6 @@ def _run(row: tuple[Any, ...]) -> Run:
         job=job, apid=apid, start=start, end=end, user=user, name=name, uids=_runs(uids), pauses=_pauses(pauses),
         unplaced=unplaced, doubt=doubt, summary=_summary(summary) if summary else None,
     )  # fmt: skip
-
-
-def _union(one: Runs, other: Runs) -> Runs:
-    if one == other or not other:
-        return one
-    return intset.pack([*intset.unpack(one), *intset.unpack(other)])
 
 
 def _ended(run: Run, time: float) -> Run:

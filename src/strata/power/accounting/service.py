@@ -16,7 +16,6 @@ from strata.core import intset
 from strata.core.errors import BadRequest, Denied, NotFound
 from strata.core.intset import Runs
 from strata.core.nodeset import expand
-from strata.core.texts import ListOf
 from strata.fleet.access.principal import Principal
 from strata.fleet.fleet import Fleet
 from strata.fleet.recurring import Recurring
@@ -137,14 +136,15 @@ class PowerJobs:
     # -- questions
 
     async def jobs(
-        self, who: Principal, user: str, since: float | None, limit: int, *, running: bool = False
-    ) -> ListOf[JobBrief]:
+        self, who: Principal, user: str = "", since: float | None = None, running: bool = False, limit: int = 100
+    ) -> Sequence[JobBrief]:
+        """Jobs that ran since then (by default: a day ago), the newest first."""
         now = self._now()
         since = now - 86_400 if since is None else since
         # Others' jobs are not there for who has a scope, and must not crowd out its own.
         found = await self._intervals.newest(user, since, LOOKED_AT if who.scope else limit, running=running)
         seen = [run for run in found if self._visible(who, run)]
-        return ListOf(items=tuple(brief(run, now) for run in seen[:limit]))
+        return [brief(run, now) for run in seen[:limit]]
 
     async def job(self, who: Principal, job: str, apid: str = "") -> JobPower:
         """What a job, or an application of it, used: energy, average and highest power, how that is spread over its

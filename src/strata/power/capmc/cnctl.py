@@ -10,7 +10,7 @@ from strata.power.capmc.caps import NOT_COMPUTE, NOT_READY
 from strata.power.capmc.reply import EBADE, EINVAL, SUCCESS, Refusal, Reply, of_nids, reply, said
 from strata.power.capmc.request import Ask, chosen, nids_of, shown
 from strata.power.capmc.service import CapmcMachine
-from strata.power.limits.inband import Attribute, Inband, Value, troubles
+from strata.power.limits.inband import Attribute, Change, Inband, Value, troubles
 from strata.power.telemetry.columns import Uids
 
 ATTRIBUTES: Mapping[str, Attribute] = {
@@ -60,7 +60,7 @@ async def cnctl(machine: CapmcMachine, ask: Ask) -> Reply:
     return reply(e=EBADE if failed else 0, err_msg=said(EBADE) if failed else SUCCESS, nids=replies)
 
 
-def _changes(words: Sequence[str], given: Sequence[Mapping[str, Any]]) -> list[tuple[Attribute, int]]:
+def _changes(words: Sequence[str], given: Sequence[Mapping[str, Any]]) -> list[Change]:
     """What a request sets. A range that cannot be is refused before anything is changed."""
     changes = [(ATTRIBUTES[name], _number(one)) for name, one in zip(words, given, strict=True)]
     wanted = dict(changes)
@@ -76,7 +76,7 @@ async def _ask(
     uids: Uids,
     function: str,
     words: Sequence[str],
-    changes: Sequence[tuple[Attribute, int]],
+    changes: Sequence[Change],
 ) -> Sequence[Told]:
     """Of each node, in the order of ``uids``."""
     names, attributes = machine.names(uids), [ATTRIBUTES[word] for word in words]

@@ -14,11 +14,10 @@ from strata.power.capmc.nodes import asked_for, by_state, reason_of, told_by
 from strata.power.capmc.records import DISABLED, NodeTable, Positions, Switch
 from strata.power.capmc.reply import EINVAL, Refusal, Reply, columns, quoted, reply
 from strata.power.capmc.request import Ask, flag, listed, shown, word
-from strata.power.capmc.service import CapmcMachine
+from strata.power.capmc.service import SYSTEM, CapmcMachine
 from strata.power.telemetry.columns import Uids
 
 _MOST_NAMES = 100_000
-_SYSTEM = ("s0", "all")
 _CUT = ("Cabinet", "Chassis", "CabinetPDUController", "CabinetPDU", "CabinetPDUOutlet")
 """Types of components whose power is taken away in an emergency."""
 _BAD = "invalid/duplicate xname"
@@ -53,7 +52,7 @@ async def emergency_power_off(machine: CapmcMachine, ask: Ask) -> Reply:
         raise Refusal(403, "the caller has no right to the emergency off")
     parts = []
     for name in _required(ask.body):
-        uids = machine.below(name) if name in _SYSTEM or _type(name) in _CUT else ()
+        uids = machine.below(name) if name in SYSTEM or _type(name) in _CUT else ()
         if not len(uids):
             raise Refusal(400, "failure validating xnames: Invalid component")
         parts.append(uids)
@@ -147,7 +146,7 @@ def _found(
     seen: set[str] = set()
     for name, uid in zip(names, machine.at_places(names), strict=True):
         own = np.array([uid] if uid >= 0 else [], dtype=np.int64)
-        if recursive or name in _SYSTEM:
+        if recursive or name in SYSTEM:
             own = united(own, machine.below(name))
         if not len(own) or (name in seen and not twice):
             bad[name] = _BAD

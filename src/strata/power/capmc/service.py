@@ -48,7 +48,7 @@ from strata.power.telemetry.columns import Floats, PowerColumns, PowerRows, Uids
 _PRESS = Right("create", "emergency")
 HELD = "held: a person took it out of automation, and has not given it back"
 
-_SYSTEM = ("s0", "all")
+SYSTEM = ("s0", "all")
 
 
 class _Known(msgspec.Struct):
@@ -214,7 +214,7 @@ class CapmcMachine:
         """Every node in a component (a cabinet, a chassis; ``s0`` and ``all``: the system), itself included."""
         scope = self.fleet.scope(self.who)
         mask = self._registry.alive if scope is None else self._registry.alive & scope
-        if place not in _SYSTEM:
+        if place not in SYSTEM:
             try:
                 where = xname.parse(place)
             except BadRequest:

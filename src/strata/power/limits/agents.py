@@ -13,7 +13,7 @@ from typing import Any
 
 from strata.core.errors import DeviceError, StrataError
 from strata.core.fault_isolation import contained
-from strata.power.limits.inband import Attribute, Value
+from strata.power.limits.inband import Answers, Attribute, Change, Value
 
 SLOTS = 256
 """Agents that are asked at a time."""
@@ -54,9 +54,7 @@ class AgentNodes:
 
         return await _each(names, one)
 
-    async def get(
-        self, names: Sequence[str], attributes: Sequence[Attribute]
-    ) -> Mapping[str, Sequence[Value] | StrataError]:
+    async def get(self, names: Sequence[str], attributes: Sequence[Attribute]) -> Answers:
         """What the attributes are."""
 
         async def one(name: str) -> Sequence[Value]:
@@ -65,9 +63,7 @@ class AgentNodes:
 
         return await _each(names, one)
 
-    async def set(
-        self, names: Sequence[str], changes: Sequence[tuple[Attribute, int]]
-    ) -> Mapping[str, Sequence[Value] | StrataError]:
+    async def set(self, names: Sequence[str], changes: Sequence[Change]) -> Answers:
         """All changes of a node together: the agent sets both ends of a range in the order in which they fit."""
         wanted = {_KEYS[attribute]: value for attribute, value in changes if attribute != "freq"}
 

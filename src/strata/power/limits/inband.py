@@ -41,6 +41,11 @@ class Value(msgspec.Struct, frozen=True):
     trouble: str = ""
 
 
+Change = tuple[Attribute, int]
+Answers = Mapping[str, Sequence[Value] | StrataError]
+"""Of each node, a value for each attribute that was asked for or changed; or why the node could not be asked."""
+
+
 class Inband(Protocol):
     """Asks the kernels of many nodes. A node that cannot be asked says why, and holds nobody up."""
 
@@ -48,15 +53,11 @@ class Inband(Protocol):
         """What the attribute may be."""
         ...
 
-    async def get(
-        self, names: Sequence[str], attributes: Sequence[Attribute]
-    ) -> Mapping[str, Sequence[Value] | StrataError]:
+    async def get(self, names: Sequence[str], attributes: Sequence[Attribute]) -> Answers:
         """What the attributes are."""
         ...
 
-    async def set(
-        self, names: Sequence[str], changes: Sequence[tuple[Attribute, int]]
-    ) -> Mapping[str, Sequence[Value] | StrataError]:
+    async def set(self, names: Sequence[str], changes: Sequence[Change]) -> Answers:
         """Change the attributes, one after the other; what became of each."""
         ...
 
@@ -73,9 +74,7 @@ class VirtualNodes:
         """What the attribute may be."""
         return dict.fromkeys(names, _choices(attribute))
 
-    async def get(
-        self, names: Sequence[str], attributes: Sequence[Attribute]
-    ) -> Mapping[str, Sequence[Value] | StrataError]:
+    async def get(self, names: Sequence[str], attributes: Sequence[Attribute]) -> Answers:
         """What the attributes are. A clock is as fast as its limits allow."""
 
         def one(name: str) -> Sequence[Value]:
@@ -84,9 +83,7 @@ class VirtualNodes:
 
         return await asyncio.to_thread(_each, names, one)
 
-    async def set(
-        self, names: Sequence[str], changes: Sequence[tuple[Attribute, int]]
-    ) -> Mapping[str, Sequence[Value] | StrataError]:
+    async def set(self, names: Sequence[str], changes: Sequence[Change]) -> Answers:
         """Change the attributes, one after the other; a change that fails does not keep the next from being tried. What
         the processors cannot have is found before anything is changed."""
         wrong = {what: str(error) for what, value in changes if (error := _wrong(what, value)) is not None}

@@ -22,14 +22,13 @@ from strata.fleet.columns import Mask
 from strata.fleet.fleet import Fleet
 from strata.fleet.operations.records import Step
 from strata.power.capping.operations import FROZEN, unfinished
-from strata.power.limits.inband import Attribute, Inband, Value, troubles
+from strata.power.limits.inband import Change, Inband, Value, troubles
 from strata.power.telemetry.columns import Uids
 
 KIND = "node-limits"
 _OVERTAKEN = "not set: a later request gave the node other limits"
 _CHUNK = 256
 
-Change = tuple[Attribute, int]
 Became = Sequence[Value] | StrataError
 """What became of each change of a node; or why the node could not be asked."""
 

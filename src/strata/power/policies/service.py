@@ -40,7 +40,7 @@ class PolicyService:
         site = self._site.view()
         if who.scope:  # what all nodes draw, and how many are being capped, is more than their part of it
             site = msgspec.structs.replace(site, static=None, allowed=None, over=None, in_flight=None, error="")
-        return Policies(items=tuple(self._view(one) for one in self._records.policies), site=site)
+        return Policies(items=tuple(PolicyView.of(self._detail(one)) for one in self._records.policies), site=site)
 
     async def policy(self, who: Principal, name: str) -> PolicyDetail:
         """One policy, with what it says."""
@@ -98,9 +98,6 @@ class PolicyService:
         )
         await self._records.note_simulation(found)
         return _simulated(found)
-
-    def _view(self, record: PolicyRecord) -> PolicyView:
-        return PolicyView.of(self._detail(record))
 
     def _detail(self, record: PolicyRecord) -> PolicyDetail:
         said, simulation = record.policy(), self._records.simulation(record.digest)

@@ -278,8 +278,7 @@ def _check(samples: Samples) -> None:
         raise BadRequest(f"{len(samples.uids)} uids, but {len(samples.values)} values", where="values")
     if not math.isfinite(samples.time) or samples.time < 0:
         raise BadRequest(f"{samples.time} is no time", where="time", hint="give Unix seconds")
-    if not (np.diff(samples.uids) > 0).all():
-        raise BadRequest("not sorted, or some twice", where="uids", hint="sort them, each once")
+    _sorted(samples.uids)
 
 
 def _sorted(uids: Uids | None) -> Uids | None:

@@ -21,18 +21,8 @@ if TYPE_CHECKING:
 
 _FILE = click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path)
 _LARGEST = 200_000
-_COLUMNS = (
-    Column("run"),
-    Column("jobs/day", right=True),
-    Column("node-hours", right=True),
-    Column("stretch", right=True),
-    Column("p95", right=True),
-    Column("wait", right=True),
-    Column("MWh", right=True),
-    Column("mean MW", right=True),
-    Column("peak MW", right=True),
-    Column("over limit", right=True),
-)
+_FIGURES = ("jobs/day", "node-hours", "stretch", "p95", "wait", "MWh", "mean MW", "peak MW", "over limit")
+_COLUMNS = (Column("run"), *(Column(figure, right=True) for figure in _FIGURES))
 
 
 @click.command()

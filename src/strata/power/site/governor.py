@@ -39,8 +39,6 @@ URGENT = 10.0
 class Status(msgspec.Struct, frozen=True, kw_only=True):
     """Where a governor stands."""
 
-    policy: str
-    limit_w: float
     allowed_w: float
     """The most that may be drawn now, given all that is not known."""
     in_flight: int
@@ -83,8 +81,6 @@ class Governor:
     def status(self) -> Status:
         allowed = float(self._ledger.worst().sum()) if self._ledger else float(self._ratings.high.sum())
         return Status(
-            policy=self.policy.name,
-            limit_w=self.limits.site,
             allowed_w=allowed,
             in_flight=int(self._ledger.in_flight.sum()) if self._ledger else 0,
             over_w=max(allowed - self.limits.site, 0.0),

@@ -74,10 +74,6 @@ class SiteLimits:
 
     def __init__(self, settings: PowerSettings, policies: PolicyRecords, nodes: SiteNodes) -> None:
         self.nodes = nodes
-        self.ramp = settings.ramp or None
-        """Watts a minute, as the settings say."""
-        self.band = settings.band or None
-        """Watts: its lower edge, as the settings say."""
         self.settings = settings
         self._policies = policies
 

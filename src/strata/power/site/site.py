@@ -107,10 +107,10 @@ class SitePower:
         limit, static = self._limits.site, self._limits.nodes.static
         return SitePowerView(
             limit=limit if math.isfinite(limit) else None,
-            ramp=self._limits.ramp,
-            band=self._limits.band,
+            ramp=self._limits.settings.ramp or None,
+            band=self._limits.settings.band or None,
             policy=record.name if record else "",
-            controller=self._holder,
+            controller=self._duty.by,
             static=static if status else None,
             allowed=status.allowed_w + static if status else None,
             over=status.over_w if status else None,
@@ -126,13 +126,8 @@ class SitePower:
         return self._duty.here
 
     @property
-    def _holder(self) -> str:
-        """The controller that keeps the machine's power; empty: nobody knows."""
-        return self._duty.by
-
-    @property
     def _other(self) -> str:
-        holder = self._holder
+        holder = self._duty.by
         return f", {holder}" if holder and holder != self._fleet.controller.name else ""
 
     async def _look(self) -> None:

@@ -39,17 +39,14 @@ class AskSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Until it is found out again what a BMC tells: it may have new firmware, or new parts."""
 
 
-class _Known:
+class _Known(msgspec.Struct, eq=False):
     """What is remembered of one BMC."""
 
-    __slots__ = ("behind", "found", "plan", "sweeps")
-
-    def __init__(self, plan: Plan | None, found: float) -> None:
-        self.plan = plan
-        self.found = found
-        self.sweeps = 0
-        self.behind: float | None = None
-        """Seconds from the BMC's time of a reading until it is here, at best: by how much its clock is behind ours."""
+    plan: Plan | None
+    found: float
+    sweeps: int = 0
+    behind: float | None = None
+    """Seconds from the BMC's time of a reading until it is here, at best: by how much its clock is behind ours."""
 
     def here(self, read_at: float, now: float) -> float:
         """When that was by our clock. The quickest answer of all says how its clock stands to ours; one that was set

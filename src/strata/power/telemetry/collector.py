@@ -151,7 +151,6 @@ class Collector:
         *,
         settings: CollectorSettings | None = None,
         told: Callable[[], None] = lambda: None,
-        clock: Callable[[], float] = time.time,
     ) -> None:
         self.settings = settings or CollectorSettings()
         self.sweeps = 0
@@ -163,7 +162,6 @@ class Collector:
         self._series = series
         self._columns = columns
         self._told = told
-        self._clock = clock
         self._task: asyncio.Task[None] | None = None
 
     @property

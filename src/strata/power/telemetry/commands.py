@@ -17,6 +17,7 @@ from strata.cli.words import complete_select, items, no_blank, select_help
 
 if TYPE_CHECKING:
     from strata.cli.client import Json
+    from strata.power.telemetry import plot as draw
 
 SELECT = click.argument("select", nargs=-1, metavar="[SELECT]", callback=no_blank, shell_complete=complete_select)
 METRICS = ("power", "accel-power", "temperature", "cap", "energy")
@@ -43,8 +44,8 @@ def _cap(item: Json) -> str:
     return "none" if item["cap"] == 0 else watts(item["cap"])
 
 
-def _field(name: str, title: str = "", *, shown: bool = True) -> ls.Field:
-    return ls.Field(title or name, lambda i: watts(i[name]), lambda i: i[name] or 0, right=True, shown=shown)
+def _field(name: str, title: str = "") -> ls.Field:
+    return ls.Field(title or name, lambda i: watts(i[name]), lambda i: i[name] or 0, right=True)
 
 
 NODES = (
@@ -267,7 +268,3 @@ def _sparklines(session: Session, found: Json, lines: list[draw.Line]) -> None:
     troubled = sum(1 for one in found["each"] if any(one["trouble"].values()))
     if troubled:
         session.out.note(f"{many(troubled, 'node')} with gaps, resets or doubtful values: --json says which")
-
-
-if TYPE_CHECKING:
-    from strata.power.telemetry import plot as draw

@@ -40,29 +40,19 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     """It is made now and then: one that was seen before is no new measurement."""
 
 
-class Plan:
+class Plan(msgspec.Struct, eq=False):
     """What is read of one BMC: in every sweep, and now and then."""
 
-    __slots__ = ("fast", "fixed", "kind", "made", "of_report", "slow")
-
-    def __init__(
-        self,
-        fast: tuple[Part, ...],
-        slow: tuple[Part, ...],
-        of_report: Callable[[Json], Values],
-        fixed: Values,
-        kind: str,
-    ) -> None:
-        self.fast = fast
-        self.slow = slow
-        self.fixed = fixed
-        """What does not change: what its supplies can give."""
-        self.kind = kind
-        """Maker and model of the machine; empty: it does not say."""
-        self.of_report = of_report
-        """What a metric report says of this node."""
-        self.made: dict[str, str] = {}
-        """Report → when it was made, as it says itself."""
+    fast: tuple[Part, ...]
+    slow: tuple[Part, ...]
+    of_report: Callable[[Json], Values]
+    """What a metric report says of this node."""
+    fixed: Values
+    """What does not change: what its supplies can give."""
+    kind: str
+    """Maker and model of the machine; empty: it does not say."""
+    made: dict[str, str] = {}
+    """Report → when it was made, as it says itself."""
 
 
 async def make_plan(client: RedfishClient, target: Target) -> Plan:

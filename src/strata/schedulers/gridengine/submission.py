@@ -11,10 +11,10 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from strata.core.errors import BadRequest, DeviceError, StrataError
+from strata.core.errors import BadRequest, StrataError
 from strata.schedulers.abilities import check
 from strata.schedulers.jobs import Ability, Work
-from strata.schedulers.meanings import ids, refused, says
+from strata.schedulers.meanings import given, ids, refused, says
 from strata.schedulers.options import check_key, check_single, fitting_name, plain
 from strata.schedulers.scripts import redirected, whole
 
@@ -28,7 +28,7 @@ ENVIRONMENTS = ("qconf", "-spl")
 
 _ID = re.compile(r"[0-9]+(\.[0-9]+)?\Z")
 job_id = ids("Grid Engine", _ID, "12, or 12.3 for a task of an array")
-_TERSE = re.compile(r"(?P<id>[0-9]+)(\.[0-9:-]+)?\Z")
+submitted = given("job", "qsub", re.compile(r"(?m)^(?P<id>[0-9]+)(\.[0-9:-]+)?\s*\Z"))
 _OURS = (
     *("-A", "-C", "-N", "-S", "-V", "-ac", "-b", "-clear", "-cwd", "-dc", "-e", "-h", "-help", "-i", "-j", "-o", "-sc"),
     *("-shell", "-sync", "-t", "-terse", "-v", "-verify", "-wd", "-@"),
@@ -68,13 +68,8 @@ def environment(said: str) -> Environment:
     )
 
 
-def spread(work: Work, environments: list[Environment]) -> tuple[str, ...]:
-    """The option that gives a job its slots, from the parallel environments that there are."""
-    return slots_of(work.resources.nodes, work.resources.tasks * work.resources.cores, environments)
-
-
 def slots_of(nodes: int, slots: int, environments: list[Environment]) -> tuple[str, ...]:
-    """The option for so many slots over so many nodes."""
+    """The option for so many slots over so many nodes, from the parallel environments that there are."""
     if slots == 1 and nodes == 1:
         return ()
     each, left = divmod(slots, nodes)
@@ -101,7 +96,7 @@ def build(work: Work, environments: list[Environment]) -> tuple[tuple[str, ...],
     command = [
         *("qsub", "-terse", "-S", "/bin/sh", "-C", "", "-wd", "/", "-o", "/dev/null", "-j", "y", "-r", "n"),
         *("-A", f"{KEY}{work.key}", "-N", named if named[:1].isalpha() else f"_{named}"),
-        *spread(work, environments),
+        *slots_of(work.resources.nodes, work.resources.tasks * work.resources.cores, environments),
     ]
     for name, value in _requests(work).items():
         command += ["-l", f"{name}={value}"]
@@ -141,14 +136,6 @@ def _whole(one: str) -> str:
     if "." in one:
         raise BadRequest(f"Grid Engine waits for whole jobs, not for the task {one}", where="after")
     return one
-
-
-def submitted(said: str) -> str:
-    """The id, from the answer to ``qsub -terse``."""
-    found = _TERSE.match(said.strip().rpartition("\n")[2])
-    if found is None:
-        raise DeviceError("no id of a job", node="qsub", reply=said[:200])
-    return found["id"]
 
 
 def refusal(said: str) -> StrataError:

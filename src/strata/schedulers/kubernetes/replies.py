@@ -262,14 +262,12 @@ def items(told: object, what: str) -> list[Mapping[str, Any]]:
 
 def version(told: object) -> str:
     """The version of a list, or of an object."""
-    about = told.get("metadata") if isinstance(told, dict) else None
-    return str(about.get("resourceVersion", "")) if isinstance(about, dict) else ""
+    return str(_dict(told, "metadata").get("resourceVersion", ""))
 
 
 def more(told: object) -> str:
     """What brings the next part of a list; empty: this was the last."""
-    about = told.get("metadata") if isinstance(told, dict) else None
-    return str(about.get("continue") or "") if isinstance(about, dict) else ""
+    return str(_dict(told, "metadata").get("continue") or "")
 
 
 def key_of(told: Mapping[str, Any]) -> str:
@@ -282,8 +280,8 @@ def _parts(told: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any
     return _dict(told, "metadata"), _dict(told, "spec"), _dict(told, "status")
 
 
-def _dict(told: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = told.get(name)
+def _dict(told: object, name: str) -> Mapping[str, Any]:
+    found = told.get(name) if isinstance(told, dict) else None
     return found if isinstance(found, dict) else {}
 
 

@@ -9,10 +9,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from strata.core.errors import BadRequest, DeviceError
+from strata.core.errors import BadRequest
 from strata.schedulers.dates import ZONE, duration, seconds
 from strata.schedulers.jobs import Ability, After, JobSeen, Outcome, Queue, State, Work
-from strata.schedulers.meanings import ids, mebibytes, read_reply, says
+from strata.schedulers.meanings import given, ids, mebibytes, read_reply, says
 from strata.schedulers.options import check_key, check_single, fitting_name, plain
 from strata.schedulers.scripts import redirected, whole
 
@@ -26,8 +26,9 @@ QUEUES = (("qstat", "-Q", "-f", "-F", "json"), ("qstat", "-B", "-f", "-F", "json
 CANCEL, HOLD, RELEASE = ("qdel",), ("qhold", "-h", "u"), ("qrls", "-h", "u")
 
 _AFTER: dict[After, str] = {"started": "after", "ended": "afterany", "done": "afterok", "failed": "afternotok"}
-_ID = re.compile(r"[0-9]+(\[[0-9]*\])?(\.[A-Za-z0-9_.-]+)?\Z")
-job_id = ids("PBS", _ID, "12.server, or 12[3].server for a task")
+_ID = r"[0-9]+(\[[0-9]*\])?(\.[A-Za-z0-9_.-]+)?"
+job_id = ids("PBS", re.compile(rf"{_ID}\Z"), "12.server, or 12[3].server for a task")
+submitted = given("job", "qsub", re.compile(rf"(?m)^(?P<id>{_ID})\s*\Z"))
 _OURS = ("-C", "-I", "-J", "-N", "-S", "-V", "-W", "-X", "-e", "-f", "-h", "-j", "-k", "-o", "-v", "-z", "--", "-G")
 _VALUES = {**dict.fromkeys(("-A", "-M", "-P", "-R", "-a", "-c", "-l", "-m", "-p", "-q", "-r", "-u"), 1)}
 is_away = says(
@@ -108,14 +109,6 @@ def _select(work: Work) -> str:
     rest += f":ngpus={needs.accelerators.count}" if needs.accelerators is not None else ""
     chunks = ((more, each + 1), (needs.nodes - more, each))
     return "+".join(f"{n}:ncpus={tasks * needs.cores}:mpiprocs={tasks}{rest}" for n, tasks in chunks if n)
-
-
-def submitted(said: str) -> str:
-    """From the answer to ``qsub``."""
-    found = said.strip().rpartition("\n")[2]
-    if not _ID.match(found):
-        raise DeviceError("no id of a job", node="qsub", reply=said[:200])
-    return found
 
 
 def look(ended_since: float) -> tuple[tuple[str, ...], ...]:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from strata.core.errors import DeviceError
 from strata.schedulers import abilities
-from strata.schedulers.by_commands import parts, unchanged
+from strata.schedulers.by_commands import change, parts
 from strata.schedulers.jobs import MOST_PAST, JobSeen, Queue, Work
 from strata.schedulers.members import members
 from strata.schedulers.runner import Runner
@@ -58,17 +58,17 @@ class SlurmJobs:
     async def cancel(self, account: str, ids: Sequence[str]) -> None:
         """By ``scancel``, which does not mind jobs that have ended."""
         for some in parts(ids, submission.job_id):
-            await self._change("scancel", "--", *some, account=account)
+            await change(self._runner, submission, "scancel", "--", *some, account=account)
 
     async def hold(self, account: str, ids: Sequence[str]) -> None:
         """By ``scontrol hold``."""
         for some in parts(ids, submission.job_id):
-            await self._change("scontrol", "hold", ",".join(some), account=account)
+            await change(self._runner, submission, "scontrol", "hold", ",".join(some), account=account)
 
     async def release(self, account: str, ids: Sequence[str]) -> None:
         """By ``scontrol release``."""
         for some in parts(ids, submission.job_id):
-            await self._change("scontrol", "release", ",".join(some), account=account)
+            await change(self._runner, submission, "scontrol", "release", ",".join(some), account=account)
 
     async def queues(self) -> Sequence[Queue]:
         """By ``scontrol``, ``sinfo``, ``squeue``, and whatever knows the groups."""
@@ -93,9 +93,3 @@ class SlurmJobs:
         if ended.status != 0:
             raise submission.refusal(ended.errors)
         return submission.starts(ended.errors, time.time())
-
-    async def _change(self, *command: str, account: str) -> None:
-        try:
-            await self._runner.run(*command, account=account)
-        except DeviceError as error:
-            raise unchanged(submission, error) from None

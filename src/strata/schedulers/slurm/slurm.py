@@ -21,7 +21,7 @@ class Slurm:
         """Two questions for the whole cluster: states, then jobs."""
         states = await self._runner.run(*replies.NODES)
         jobs = await self._runner.run(*replies.JOBS)
-        return await asyncio.to_thread(self._read, states, jobs)
+        return await asyncio.to_thread(lambda: replies.together(replies.nodes(states, self._mark), replies.jobs(jobs)))
 
     async def drain(self, names: Sequence[str], reason: str) -> None:
         """One command for all of them."""
@@ -30,6 +30,3 @@ class Slurm:
     async def resume(self, names: Sequence[str]) -> None:
         """One command for all of them."""
         await self._runner.run(*replies.resume(names))
-
-    def _read(self, states: str, jobs: str) -> Mapping[str, NodeSeen]:
-        return replies.together(replies.nodes(states, self._mark), replies.jobs(jobs))

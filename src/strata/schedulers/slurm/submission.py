@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 
-from strata.core.errors import BadRequest, DeviceError, StrataError
+from strata.core.errors import BadRequest, StrataError
 from strata.schedulers.jobs import Ability, After, Work
-from strata.schedulers.meanings import ids, refused, says
+from strata.schedulers.meanings import given, ids, refused, says
 from strata.schedulers.options import check_long, plain
 from strata.schedulers.scripts import whole
 
@@ -23,6 +23,7 @@ KEY = "strata:"
 _AFTER: dict[After, str] = {"started": "after", "ended": "afterany", "done": "afterok", "failed": "afternotok"}
 _ID = re.compile(r"[0-9]+(_[0-9]+)?\Z")
 job_id = ids("Slurm", _ID, "12, or 12_3 for a task of an array")
+submitted = given("job", "sbatch", re.compile(r"\A\s*(?P<id>[0-9]+(_[0-9]+)?)(;.*)?\s*\Z"))
 _OURS = (
     *(
         "array",
@@ -113,14 +114,6 @@ def path(work: Work, value: str) -> str:
         raise BadRequest("Slurm cannot use a path that has a backslash in it", where=value[:60])
     parts = value.split("%a") if work.array is not None else [value]
     return "%a".join(part.replace("%", "%%") for part in parts)
-
-
-def submitted(said: str) -> str:
-    """The id, from the answer to ``sbatch --parsable``."""
-    found = said.strip().partition(";")[0]
-    if not _ID.match(found):
-        raise DeviceError("no id of a job", node="sbatch", reply=said[:200])
-    return found
 
 
 def starts(said: str, now: float) -> float | None:

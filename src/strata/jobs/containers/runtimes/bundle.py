@@ -39,11 +39,11 @@ class Bundle:
 
 def configuration(ready: Ready, argv: Sequence[str]) -> dict[str, Any]:
     """The bundle's ``config.json``."""
-    inherited = {} if ready.clear_env else ready.inherited
-    namespaces = [*_NAMESPACES, *(("pid",) if ready.own_pids else ())]
+    inherited = {} if ready.asked.clear_env else ready.inherited
+    namespaces = [*_NAMESPACES, *(("pid",) if ready.asked.own_pids else ())]
     mounts: list[dict[str, Any]] = [
         {"destination": "/proc", "type": "proc", "source": "proc"}
-        if ready.own_pids
+        if ready.asked.own_pids
         else {"destination": "/proc", "type": "none", "source": "/proc", "options": ["rbind"]},
         {"destination": "/dev", "type": "tmpfs", "source": "tmpfs", "options": ["nosuid", "mode=755", "size=65536k"]},
         {"destination": "/dev/pts", "type": "devpts", "source": "devpts", "options": ["newinstance", "ptmxmode=0666"]},
@@ -51,9 +51,9 @@ def configuration(ready: Ready, argv: Sequence[str]) -> dict[str, Any]:
         {"destination": "/sys", "type": "none", "source": "/sys", "options": ["rbind", "ro", "nosuid", "nodev"]},
         _memory("/tmp", "1777"),
     ]
-    if ready.home == "user":
+    if ready.asked.home == "user":
         mounts.append(_bind(ready.home_path, ready.home_path, read_only=False))
-    elif ready.home == "tmp":
+    elif ready.asked.home == "tmp":
         mounts.append(_memory(ready.home_path, "700"))
     mounts += [_bind(bind.source, bind.place, read_only=bind.read_only) for bind in ready.binds]
     mounts += [_bind(device, device, read_only=False, device=True) for device in ready.devices]

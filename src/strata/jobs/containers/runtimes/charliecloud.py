@@ -26,10 +26,10 @@ class Charliecloud(Plain):
 
     def command(self, ready: Ready, argv: Sequence[str], folder: str) -> list[str]:
         """The host's /dev is there in any case, and its /tmp where it is not told otherwise."""
-        words = [self.program, *(() if ready.node_tmp else ("--private-tmp",))]
+        words = [self.program, *(() if ready.asked.node_tmp else ("--private-tmp",))]
         words += ["--no-passwd", "--cd", ready.workdir, "--env-no-expand"]
         for bind in ready.binds:
             words += ["--bind", f"{bind.source}:{bind.place}"]
-        words += ["--unset-env=*"] if ready.clear_env else []
+        words += ["--unset-env=*"] if ready.asked.clear_env else []
         words += [f"--set-env={name}={value}" for name, value in ready.env.items()]
         return [*words, ready.root, "--", *argv]

@@ -28,17 +28,17 @@ class Native(Plain):
 
 def options(ready: Ready) -> list[str]:
     """What ``strata-run`` is told, wherever it is: one option for each thing that is asked for."""
-    words = ["--root", ready.root, "--workdir", ready.workdir, "--home", ready.home]
-    for place in NODE_TMP if ready.node_tmp else ():
+    words = ["--root", ready.root, "--workdir", ready.workdir, "--home", ready.asked.home]
+    for place in NODE_TMP if ready.asked.node_tmp else ():
         words += ["--bind", f"{place}:{place}"]
     for bind in ready.binds:
         words += ["--bind", f"{bind.source}:{bind.place}{':ro' if bind.read_only else ''}"]
     for device in ready.devices:
         words += ["--device", device]
-    words += ["--clear-env"] if ready.clear_env else []
+    words += ["--clear-env"] if ready.asked.clear_env else []
     for name, value in ready.env.items():
         words += ["--env", f"{name}={value}"]
-    words += ["--writable"] if ready.writable else []
-    words += ["--pid"] if ready.own_pids else []
+    words += ["--writable"] if ready.asked.writable else []
+    words += ["--pid"] if ready.asked.own_pids else []
     words += ["--keep-fd", str(ready.held)] if ready.held >= 0 else []
     return words

@@ -19,10 +19,10 @@ class Apptainer(Plain):
     def command(self, ready: Ready, argv: Sequence[str], folder: str) -> list[str]:
         """Without what it would bring in by itself; ``--contain`` leaves /dev, /tmp and home to what is asked for."""
         words = [self.program, "exec", "--userns", "--contain", "--no-init", "--pwd", ready.workdir]
-        words += ["--pid"] if ready.own_pids else ["--no-pid"]
-        words += ["--cleanenv"] if ready.clear_env else []
-        words += ["--writable-tmpfs"] if ready.writable else []
-        words += {"none": ["--no-home"], "user": ["--home", ready.home_path], "tmp": []}[ready.home]
+        words += ["--pid"] if ready.asked.own_pids else ["--no-pid"]
+        words += ["--cleanenv"] if ready.asked.clear_env else []
+        words += ["--writable-tmpfs"] if ready.asked.writable else []
+        words += {"none": ["--no-home"], "user": ["--home", ready.home_path], "tmp": []}[ready.asked.home]
         for bind in ready.binds:
             words += ["--bind", f"{bind.source}:{bind.place}{':ro' if bind.read_only else ''}"]
         for device in ready.devices:
@@ -49,7 +49,7 @@ class Enroot(Plain):
     def command(self, ready: Ready, argv: Sequence[str], folder: str) -> list[str]:
         """It has no option for where to start, so that a shell goes there."""
         words = [self.program, "start"]
-        if ready.home == "user":
+        if ready.asked.home == "user":
             words += ["--mount", f"{ready.home_path}:{ready.home_path}"]
         for bind in ready.binds:
             words += ["--mount", f"{bind.source}:{bind.place}:x-create=auto,bind{',ro' if bind.read_only else ''}"]
@@ -79,9 +79,9 @@ class Sarus(Plain):
     def command(self, ready: Ready, argv: Sequence[str], folder: str) -> list[str]:
         """Mounts are words with commas."""
         words = [self.program, "run", f"--workdir={ready.workdir}", "--entrypoint="]
-        words += ["--pid=private"] if ready.own_pids else ["--pid=host"]
+        words += ["--pid=private"] if ready.asked.own_pids else ["--pid=host"]
         binds = [(bind.source, bind.place, bind.read_only) for bind in ready.binds]
-        if ready.home == "user":
+        if ready.asked.home == "user":
             binds.append((ready.home_path, ready.home_path, False))
         for source, place, read_only in binds:
             words += [f"--mount=type=bind,source={source},destination={place}{',readonly' if read_only else ''}"]
@@ -107,7 +107,7 @@ class Shifter(Plain):
     def command(self, ready: Ready, argv: Sequence[str], folder: str) -> list[str]:
         """The site's own configuration brings the home in."""
         words = [self.program, f"--image={ready.reference}", f"--workdir={ready.workdir}"]
-        words += ["--clearenv"] if ready.clear_env else []
+        words += ["--clearenv"] if ready.asked.clear_env else []
         for bind in ready.binds:
             words += [f"--volume={bind.source}:{bind.place}{':ro' if bind.read_only else ''}"]
         words += [f"--env={name}={value}" for name, value in ready.env.items()]

@@ -23,13 +23,13 @@ class Podman:
         words += ["run", "--rm", "--interactive", "--log-driver=none", "--network=host", "--no-hosts", "--entrypoint="]
         words += ["--security-opt=seccomp=unconfined", "--security-opt=apparmor=unconfined"]
         words += ["--ulimit=nofile=1024:1024", "--ulimit=nproc=1000:1000"]
-        words += [] if ready.own_pids else ["--pid=host"]
-        words += [] if ready.clear_env else ["--env-host"]
-        words += [] if ready.writable else ["--read-only", "--read-only-tmpfs=false"]
+        words += [] if ready.asked.own_pids else ["--pid=host"]
+        words += [] if ready.asked.clear_env else ["--env-host"]
+        words += [] if ready.asked.writable else ["--read-only", "--read-only-tmpfs=false"]
         words += ["--tmpfs=/tmp:rw,mode=1777", f"--workdir={ready.workdir}"]
-        if ready.home == "user":
+        if ready.asked.home == "user":
             words += [f"--volume={ready.home_path}:{ready.home_path}"]
-        elif ready.home == "tmp":
+        elif ready.asked.home == "tmp":
             words += [f"--tmpfs={ready.home_path}:rw,mode=0700"]
         for bind in ready.binds:
             words += [f"--volume={bind.source}:{bind.place}{':ro' if bind.read_only else ''}"]
