@@ -33,7 +33,7 @@ from strata.jobs.accelerators.cdi import specifications
 from strata.jobs.accelerators.confinement import confine
 from strata.jobs.accelerators.detection import detect
 from strata.jobs.accelerators.records import Found
-from strata.jobs.containers.records import Bind, Ready
+from strata.jobs.containers.records import Bind, Container, Ready
 from strata.jobs.containers.runtimes.native import options as runner_options
 from strata.jobs.native import program
 
@@ -162,10 +162,11 @@ def _inside(folder: Path, found: Found, assigned: Assigned, driver: Assigned) ->
     kept = {path for path in shown if path.is_dir() and not path.is_symlink() and path != drivers}
     outer = sorted(path for path in kept if kept.isdisjoint(path.parents))
     binds = [Bind(source=str(path), read_only=True) for path in outer]
-    binds += [Bind(source=one.source, target=one.target, read_only=True) for one in driver.binds(found)]
+    binds += [Bind(source=source, target=target, read_only=True) for source, target in driver.shown(found)]
     libraries = ":".join(filter(None, (LIBRARIES, os.environ.get("LD_LIBRARY_PATH"))))
     env = {"LD_LIBRARY_PATH": libraries, "HOME": "/tmp", **assigned.variables(found, hidden=True)}
-    ready = Ready(root=str(root), binds=tuple(binds), devices=assigned.devices(found), env=env)
+    asked = Container(image=f"oci:{root}")
+    ready = Ready(asked=asked, root=str(root), binds=tuple(binds), devices=assigned.devices(found), env=env)
     return [*_AS_USER, str(folder / "strata-run"), *runner_options(ready), "--"]
 
 

@@ -22,7 +22,7 @@ from measure import Figures
 
 from strata.core.errors import Unavailable
 from strata.jobs.containers.execution import adopt_orphans, end_orphans, write_files
-from strata.jobs.containers.records import Ready
+from strata.jobs.containers.records import Container, Ready
 from strata.jobs.containers.runtimes import RUNTIMES, require
 
 _USER = 70_003
@@ -55,7 +55,8 @@ def ratios(directory: Path, starts: int) -> Figures:
         folder = directory / name[:6]
         folder.mkdir()
         uid = _USER if os.geteuid() == 0 else os.getuid()
-        ready = Ready(root=str(root), uid=uid, gid=uid, user=str(uid), env={"PATH": "/bin"}, home_path="/")
+        asked = Container(image=f"oci:{root}")
+        ready = Ready(asked=asked, root=str(root), uid=uid, gid=uid, user=str(uid), env={"PATH": "/bin"}, home_path="/")
         write_files(folder, one.files(ready, ["/bin/true"]))
         _give(folder)
         command = [program, *one.command(ready, ["/bin/true"], str(folder))[1:]]

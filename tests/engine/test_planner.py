@@ -350,7 +350,8 @@ def test_a_node_without_a_configuration_lacks_one_from_the_moment_that_one_is_wa
         "configure",
         "join-workload",
     )
-    column = VariableColumns(MODEL.variables["config"], 3)
+    column = VariableColumns(MODEL.variables["config"])
+    column.grow(3)
     column.fact[:] = column.word_code("none")
     column.goal[1:] = [column.goal_code(["c1"]), column.goal_code(["none"])]
     symbols = [column.fact_class(code).symbol for code in column.fact_classes(np.arange(3)).tolist()]
