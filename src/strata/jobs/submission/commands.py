@@ -334,7 +334,6 @@ def _acts(verb: str, done: str, doc: str) -> None:
     @job.command(verb, help=f"{doc}\n\n\b\nExample: strata job {verb} 4k2j9x0qv7m1")
     @click.argument("idents", metavar="JOB...", nargs=-1, required=True, shell_complete=complete_job)
     @ls.json_option
-    @pass_session
     def act(session: Session, idents: Sequence[str], as_json: bool) -> None:
         found = [session.client.post(f"/v1/jobs/{segment(one)}/{verb}") for one in idents]
         if as_json:
