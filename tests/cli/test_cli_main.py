@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -18,6 +19,7 @@ from fake_server import FakeServer
 
 from strata.cli import main
 from strata.cli.main import globals_first
+from strata.cli.session import pass_session
 from strata.cli.up.background import MARK
 from strata.rooms import commands
 
@@ -51,6 +53,17 @@ def all_commands() -> list[tuple[str, click.Command]]:
 
     walk("", main.cli, click.Context(main.cli, info_name="strata"))
     return found
+
+
+def test_every_command_is_given_the_session_once() -> None:
+    given = {}
+    for name, command in all_commands():
+        function: Any = command.callback
+        while hasattr(function, "__wrapped__"):
+            given[name] = given.get(name, 0) + (function.__code__ is pass_session(print).__code__)
+            function = function.__wrapped__
+    assert [name for name, times in given.items() if times != 1] == []
+    assert len(given) > 100
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from cli_support import Run
@@ -20,20 +20,16 @@ from strata.core.host import process as ps
 from strata.virtual.qemu.description import Description, Options, describe, extended
 
 
-class Answer(NamedTuple):
-    body: Any
-
-
 class Service:
     """Takes what is applied."""
 
     def __init__(self) -> None:
         self.applied: list[Any] = []
 
-    def request(self, method: str, path: str, *, body: bytes) -> Answer:
-        assert (method, path) == ("POST", "/v1/config/apply")
+    def post(self, path: str, body: bytes) -> dict[str, Any]:
+        assert path == "/v1/config/apply"
         self.applied.append(json.loads(body)["configuration"])
-        return Answer({})
+        return {}
 
 
 @pytest.fixture(autouse=True)

@@ -27,13 +27,13 @@ from strata.api.services import Watchers
 from strata.api.web_account import ACCOUNT, web_account
 from strata.core.errors import Unavailable
 from strata.fleet.services import Services
+from strata.fleet.settings import SOCKET_PATH_MAX
 
 log = logging.getLogger(__name__)
 
 GRACE = 5
 """Seconds that requests under way get when the service stops."""
 BACKLOG = 2048
-_PATH_LIMIT = 107
 _CREDENTIALS = struct.Struct("3i")
 
 
@@ -189,9 +189,9 @@ def peer_uid(sock: socket.socket) -> int:
 def bind_private(path: Path, owner: tuple[int, int] | None = None) -> socket.socket:
     """A listening local socket that its owner alone can open; never, not even for a moment, by others. If that is
     somebody else than we, its directory is for the two of us alone."""
-    if len(os.fsencode(path)) > _PATH_LIMIT:
+    if len(os.fsencode(path)) > SOCKET_PATH_MAX:
         raise Unavailable(
-            f"the path of a local socket is at most {_PATH_LIMIT} bytes",
+            f"the path of a local socket is at most {SOCKET_PATH_MAX} bytes",
             where=str(path),
             hint="use a shorter directory",
         )

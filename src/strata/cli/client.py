@@ -83,21 +83,25 @@ class Client:
             self._connection.close()
             self._connection = None
 
-    def get(self, path: str, params: Params | None = None) -> Any:
+    def get(self, path: str, params: Params | None = None) -> Json:
         """The body of a read."""
-        return self.request("GET", path, params=params).body
+        found: Json = self.request("GET", path, params=params).body
+        return found
 
-    def post(self, path: str, body: object = None) -> Any:
+    def post(self, path: str, body: object = None) -> Json:
         """What comes of having something done."""
-        return self.request("POST", path, body=body).body
+        found: Json = self.request("POST", path, body=body).body
+        return found
 
-    def put(self, path: str, body: object) -> Any:
+    def put(self, path: str, body: object) -> Json:
         """What is there once it is as ``body`` says."""
-        return self.request("PUT", path, body=body).body
+        found: Json = self.request("PUT", path, body=body).body
+        return found
 
-    def patch(self, path: str, body: object) -> Any:
+    def patch(self, path: str, body: object) -> Json:
         """What is there once that much of it is as ``body`` says."""
-        return self.request("PATCH", path, body=body).body
+        found: Json = self.request("PATCH", path, body=body).body
+        return found
 
     def delete(self, path: str, params: Params | None = None) -> Any:
         """Remove something."""

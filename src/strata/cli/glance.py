@@ -57,7 +57,7 @@ class Glance(NamedTuple):
 
 def glance(client: Client) -> Glance:
     """Ask for it."""
-    status: Json = client.get("/v1/status")
+    status = client.get("/v1/status")
     alerts = tuple(alert for alert in listed(client, "/v1/alerts", limit=_MOST_ALERTS) if alert["state"] == "open")
     rollouts = tuple(one for one in listed(client, "/v1/rollouts") if one["state"] not in _ENDED)
     return Glance(status, alerts, rollouts)

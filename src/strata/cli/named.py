@@ -13,7 +13,7 @@ import click
 
 from strata.cli import listing as ls
 from strata.cli.reading import read_text
-from strata.cli.session import Session, pass_session
+from strata.cli.session import Session
 from strata.cli.words import completer, items, segment
 
 if TYPE_CHECKING:
@@ -89,7 +89,6 @@ class Named:
 
         @click.argument("files", type=_FILE, nargs=-1, required=True)
         @ls.json_option
-        @pass_session
         def put(session: Session, files: tuple[Path, ...], as_json: bool) -> None:
             import msgspec
 

@@ -173,7 +173,7 @@ def _answer(ctx: click.Context, path: str) -> Json:
         session = Session(url=str(ctx.find_root().params.get("url") or ""))
     try:
         client = session.connect(session.url, timeout=1.0)
-        found: Json = client.get(path)
+        found = client.get(path)
         client.close()
     except StrataError:
         return {}

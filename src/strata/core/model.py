@@ -215,27 +215,21 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
         """Put layers together; raise ``BadRequest`` on the first declaration that contradicts another."""
         mutations = _by_name("mutation", (m for layer in layers for m in layer.mutations))
         for layer in layers:
+            for said in ("excludes", "forgets", "asks", "timeouts"):
+                for name in getattr(layer, said):
+                    if name not in mutations:
+                        raise BadRequest(f"no such mutation: {name}", where=said)
             for name, more in layer.excludes.items():
-                if name not in mutations:
-                    raise BadRequest(f"no such mutation: {name}", where="excludes")
-                both = {
-                    k: mutations[name].excludes.get(k, values()) | more.get(k, values())
-                    for k in {**mutations[name].excludes, **more}
-                }
+                own = mutations[name].excludes
+                both = {k: own.get(k, values()) | more.get(k, values()) for k in {**own, **more}}
                 mutations[name] = msgspec.structs.replace(mutations[name], excludes=both)
             for name, lost in layer.forgets.items():
-                if name not in mutations:
-                    raise BadRequest(f"no such mutation: {name}", where="forgets")
                 forgotten = (*mutations[name].forgets, *lost)
                 mutations[name] = msgspec.structs.replace(mutations[name], forgets=forgotten)
             for name, asked in layer.asks.items():
-                if name not in mutations:
-                    raise BadRequest(f"no such mutation: {name}", where="asks")
                 guards = (*mutations[name].guards, *asked)
                 mutations[name] = msgspec.structs.replace(mutations[name], guards=guards)
             for name, timeout in layer.timeouts.items():
-                if name not in mutations:
-                    raise BadRequest(f"no such mutation: {name}", where="timeouts")
                 mutations[name] = msgspec.structs.replace(mutations[name], timeout=timeout)
         model = cls(
             variables=_by_name("variable", (v for layer in layers for v in layer.variables)),

@@ -205,6 +205,11 @@ def type_named(name: str) -> ComponentType:
     return TYPES[found]
 
 
+def letters_of(name: str) -> tuple[str, ...]:
+    """The letters before the numbers in an xname of this type, as ``type_named`` takes it."""
+    return _FORMS[type_named(name).name].letters
+
+
 def _explain(text: str) -> BadRequest:
     """Walk ``text`` step by step to the first thing that is wrong with it."""
     where = f"xname {text[:_LONGEST]!r}"

@@ -108,8 +108,7 @@ def _begin(out: Output, client: Client, image: Image, kept: Path) -> Json:
                     shutil.copy(program(name), folder)
             body["upload"] = send_recipe(client, out, recipe)
         path = "/v1/image-builds"
-    work: Json = client.post(path, body)
-    return work
+    return client.post(path, body)
 
 
 def _kept(image: Image) -> Path:

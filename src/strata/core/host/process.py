@@ -69,15 +69,8 @@ def find(pid: int) -> Process | None:
 
 def session_of(leader: int) -> list[Process]:
     """Every process in the session that ``leader`` leads, itself included."""
-    found = []
-    for entry in _PROC.iterdir():
-        if entry.name.isdigit():
-            fields = _stat(int(entry.name))
-            if fields is not None and int(fields[3]) == leader:
-                process = find(int(entry.name))
-                if process is not None:
-                    found.append(process)
-    return found
+    members = (pid for pid in _pids() if (fields := _stat(pid)) is not None and int(fields[3]) == leader)
+    return [process for pid in members if (process := find(pid)) is not None]
 
 
 def spawn(arguments: list[str], environment: Mapping[str, str], log: Path, fds: Sequence[int] = ()) -> Process:
@@ -157,16 +150,10 @@ def with_argument(beginning: str) -> list[Process]:
     """Every process that has an argument which begins so."""
     found = []
     wanted = beginning.encode()
-    for entry in _PROC.iterdir():
-        if not entry.name.isdigit():
-            continue
-        try:
-            arguments = (entry / "cmdline").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if any(argument.startswith(wanted) for argument in arguments):
-            process = find(int(entry.name))
-            if process is not None:
+    for pid in _pids():
+        with contextlib.suppress(OSError):
+            arguments = (_PROC / str(pid) / "cmdline").read_bytes().split(b"\0")
+            if any(argument.startswith(wanted) for argument in arguments) and (process := find(pid)) is not None:
                 found.append(process)
     return found
 
@@ -174,6 +161,10 @@ def with_argument(beginning: str) -> list[Process]:
 def command(module: str, *arguments: str) -> list[str]:
     """A program of ours, whichever way this one was installed."""
     return [sys.executable, "-m", module, *arguments]
+
+
+def _pids() -> list[int]:
+    return [int(entry.name) for entry in _PROC.iterdir() if entry.name.isdigit()]
 
 
 def _stat(pid: int) -> list[str] | None:

@@ -100,7 +100,7 @@ def create_token(
     if output is not None:
         _refuse_existing(output)
     body = {"role": role, "scope": list(scope), "ttl": int(ttl), "note": note, **({"name": name} if name else {})}
-    made: Json = session.client.post("/v1/auth/tokens", body)
+    made = session.client.post("/v1/auth/tokens", body)
     about: Json = made["view"]
     if output is not None:
         _write_secret(output, made["token"] + "\n")
@@ -171,7 +171,7 @@ def create_cert(
             raise BadRequest("cannot read the request; it must be a PEM file", where=str(csr)) from None
         if not body["csr"].strip():
             raise BadRequest("the request is empty; it must be a PEM file", where=str(csr))
-    made: Json = session.client.post("/v1/auth/certificates", body)
+    made = session.client.post("/v1/auth/certificates", body)
     for part, path in files.items():
         _write_secret(path, made[part])
     paths = {part: str(path) for part, path in files.items()}
@@ -211,7 +211,7 @@ def whoami(session: Session, as_json: bool) -> None:
     \b
     Example: strata auth whoami
     """
-    found: Json = session.client.get("/v1/auth/whoami")
+    found = session.client.get("/v1/auth/whoami")
     if as_json:
         session.out.json(found)
         return

@@ -147,15 +147,13 @@ class Authenticator:
             raise BadRequest("a note is of printable characters", where="note")
         ident, secret = secrets.token_hex(8), secrets.token_urlsafe(32)
         now = self._clock()
-        row = TokenRow(
+        row = TokenRow.of(
+            request,
             id=ident,
             hash=_hash(secret),
-            role=request.role,
-            scope=request.scope,
             created=now,
             expires=now + request.ttl,
             author=who.name,
-            note=request.note,
             name=request.name or "",
         )
         detail = {"name": row.name, "role": row.role, "scope": list(row.scope), "expires": row.expires}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
 
 import click
 
@@ -12,9 +11,6 @@ from strata.cli import listing as ls
 from strata.cli.output import many
 from strata.cli.session import LONG, Session
 from strata.cli.times import WHEN
-
-if TYPE_CHECKING:
-    from strata.cli.client import Json
 
 FIELDS = (
     ls.number("seq"),
@@ -61,7 +57,7 @@ def verify(session: Session, as_json: bool) -> None:
     \b
     Example: strata audit verify
     """
-    found: Json = session.connect(session.url, timeout=LONG).get("/v1/audit/verify")
+    found = session.connect(session.url, timeout=LONG).get("/v1/audit/verify")
     if as_json:
         session.out.json(found)
     elif found["ok"]:

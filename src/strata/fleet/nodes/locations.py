@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from functools import cache
 
-from strata.core.xname import SYSTEM, TYPES, type_named
+from strata.core.xname import SYSTEM, letters_of, type_named
 
 
 def component(kind: str) -> str:
@@ -23,14 +23,7 @@ def ancestor_finder(kind: str) -> Callable[[str], str]:
     """A function from a canonical location to the component of type ``kind`` that it is (in); empty: in none."""
     if component(kind) == SYSTEM.type:
         return lambda location: SYSTEM.text if location else ""
-    letters: list[str] = []
-    step = type_named(kind)
-    while step.name != SYSTEM.type:
-        letters.insert(0, step.letter)
-        if not step.parent:
-            break
-        step = TYPES[step.parent]
-    match = re.compile("".join(rf"{re.escape(letter)}\d+" for letter in letters) + r"(?!\d)").match
+    match = re.compile("".join(rf"{re.escape(letter)}\d+" for letter in letters_of(kind)) + r"(?!\d)").match
 
     def find(location: str) -> str:
         found = match(location)

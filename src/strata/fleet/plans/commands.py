@@ -66,7 +66,7 @@ def plan(session: Session, words: tuple[str, ...], files: tuple[Path, ...], as_j
 
 def dry_run(session: Session, request: Json, *, as_json: bool) -> int:
     """Ask for the plan and show it; the exit code."""
-    answer: Json = session.client.post("/v1/plan", request)
+    answer = session.client.post("/v1/plan", request)
     if as_json:
         session.out.json(answer)
     else:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -13,9 +12,6 @@ from strata.cli.named import Named
 from strata.cli.output import many
 from strata.cli.session import Session
 from strata.cli.words import complete_select
-
-if TYPE_CHECKING:
-    from strata.cli.client import Json
 
 FIELDS = (
     ls.plain("pattern"),
@@ -58,7 +54,7 @@ def set_(session: Session, pattern: str, user: str, password_file: Path | None, 
              pass bmc/n42 | strata hardware credentials set https://10.1.0.42 --user root --password-file -
     """
     body = {"pattern": pattern, "user": user, "password": _password(password_file)}
-    found: Json = session.client.put("/v1/hardware/credentials", body)
+    found = session.client.put("/v1/hardware/credentials", body)
     session.out.answer(
         as_json, found, f"set for {found['pattern']}: user {found['user']}; {many(found['used_by'], 'node')} so far"
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
 
 import click
 
@@ -12,9 +11,6 @@ from strata.cli import listing as ls
 from strata.cli.output import many
 from strata.cli.session import Session
 from strata.cli.words import complete_select, no_blank, select_help
-
-if TYPE_CHECKING:
-    from strata.cli.client import Json
 
 
 @select_help
@@ -39,7 +35,7 @@ def emergency_off(
     """
     chosen = " ".join(select)
     if dry_run:
-        there: Json = session.client.get("/v1/nodes", {"select": chosen, "folded": True})
+        there = session.client.get("/v1/nodes", {"select": chosen, "folded": True})
         words = f"power off {many(there['total'], 'node')}"
         said = f"would take power away from {many(there['total'], 'node')}: {there['nodeset']}"
         said += f"; to do it, confirm with: {words}"
@@ -48,7 +44,7 @@ def emergency_off(
     if not confirm:
         confirm = _ask(session, chosen)
     body = {"select": chosen, "reason": reason, "confirm": confirm}
-    report: Json = session.client.post("/v1/emergency-off", body)
+    report = session.client.post("/v1/emergency-off", body)
     outcome = report["outcome"]
     if as_json:
         session.out.json(report)
@@ -63,7 +59,7 @@ def emergency_off(
 
 def _ask(session: Session, select: str) -> str:
     """Have the person type what it is about to do."""
-    found: Json = session.client.get("/v1/nodes", {"select": select, "folded": True})
+    found = session.client.get("/v1/nodes", {"select": select, "folded": True})
     words = f"power off {many(found['total'], 'node')}"
     if not sys.stdin.isatty():
         raise click.UsageError(f"not a terminal, so nobody can be asked to confirm: add --confirm '{words}'")

@@ -38,7 +38,7 @@ def show(session: Session, dot: bool, as_json: bool) -> None:
     Example: strata fabric show
              strata fabric show --dot | dot -Tsvg -o fabric.svg
     """
-    found: Json = session.client.get("/v1/fabric")
+    found = session.client.get("/v1/fabric")
     if as_json:
         session.out.json(found)
     elif dot:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -12,9 +11,6 @@ from strata.cli import listing as ls
 from strata.cli.named import Named
 from strata.cli.session import Session
 from strata.core.errors import BadRequest
-
-if TYPE_CHECKING:
-    from strata.cli.client import Json
 
 FIELDS = (
     ls.plain("name"),
@@ -67,7 +63,7 @@ def set_(session: Session, name: str, url: str, least: str, secret_file: Path | 
     body = {"url": url, "least": least}
     if secret_file is not None:
         body["secret"] = _secret(secret_file)
-    found: Json = session.client.put(WEBHOOKS.path(name), body)
+    found = session.client.put(WEBHOOKS.path(name), body)
     unsigned = "not signed: the receiver cannot tell whether they come from Strata (--secret-file signs them)"
     signed = "signed" if found["signed"] else unsigned
     session.out.answer(as_json, found, f"alerts go to {found['name']}, from {found['least']} on, {signed}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
 
 import click
 
@@ -11,9 +10,6 @@ from strata.cli import listing as ls
 from strata.cli.session import Session
 from strata.cli.times import DURATION, WHEN
 from strata.cli.words import items, segment
-
-if TYPE_CHECKING:
-    from strata.cli.client import Json
 
 FIELDS = (
     ls.plain("target"),
@@ -41,7 +37,7 @@ def list_(session: Session, target: str | None, view: ls.Listing) -> None:
     \b
     Example: strata job reservation list
     """
-    found: Json = session.client.get("/v1/reservations", {"target": target})
+    found = session.client.get("/v1/reservations", {"target": target})
     ls.show(session, FIELDS, items(found), view)
     for one in found["unread"]:
         session.out.note(f"{one['target']} does not answer: {one['trouble']}")
@@ -89,7 +85,7 @@ def create(
         "cores": cores,
         "queue": queue,
     }
-    found: Json = session.client.post("/v1/reservations", body)
+    found = session.client.post("/v1/reservations", body)
     session.out.answer(as_json, found, found["id"])
 
 

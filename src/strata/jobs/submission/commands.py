@@ -255,7 +255,7 @@ def show(session: Session, ident: str, as_json: bool) -> None:
     \b
     Example: strata job show 4k2j9x0qv7m1
     """
-    found: Json = session.client.get(f"/v1/jobs/{segment(ident)}")
+    found = session.client.get(f"/v1/jobs/{segment(ident)}")
     if as_json:
         session.out.json(found)
         return
@@ -334,7 +334,6 @@ def _acts(verb: str, done: str, doc: str) -> None:
     @job.command(verb, help=f"{doc}\n\n\b\nExample: strata job {verb} 4k2j9x0qv7m1")
     @click.argument("idents", metavar="JOB...", nargs=-1, required=True, shell_complete=complete_job)
     @ls.json_option
-    @pass_session
     def act(session: Session, idents: Sequence[str], as_json: bool) -> None:
         found = [session.client.post(f"/v1/jobs/{segment(one)}/{verb}") for one in idents]
         if as_json:
@@ -475,7 +474,7 @@ def _wait(client: Client, ident: str, timeout: float | None) -> Json:
     deadline = None if timeout is None else time.monotonic() + timeout
     while True:
         left = _WAIT if deadline is None else max(0.0, min(_WAIT, deadline - time.monotonic()))
-        found: Json = client.get(f"/v1/jobs/{segment(ident)}/wait", {"timeout": str(left)})
+        found = client.get(f"/v1/jobs/{segment(ident)}/wait", {"timeout": str(left)})
         if found["state"] == "ended" or (deadline is not None and time.monotonic() >= deadline):
             return found
 

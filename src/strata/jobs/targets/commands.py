@@ -79,7 +79,7 @@ def connect(
             raise click.UsageError("a kubernetes is described by --kubeconfig FILE")
         found, body["token"] = _kubeconfig(kubeconfig, context)
         body["kubernetes"] = {**found, **_site(options)}
-    made: Json = session.client.put(f"/v1/job-targets/{segment(name or kind)}", body)
+    made = session.client.put(f"/v1/job-targets/{segment(name or kind)}", body)
     session.out.answer(as_json, made, f"connected {made['kind']} {made['name']}")
 
 

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from strata.cli.session import Session, pass_session
 from strata.cli.words import complete_node, complete_select, no_blank
 from strata.core.errors import NotFound
-
-if TYPE_CHECKING:
-    from strata.cli.client import Json
 
 
 @click.group()
@@ -42,7 +37,7 @@ def inventory(session: Session, whole: bool, host: str, select: tuple[str, ...])
     if whole == bool(host):
         raise click.UsageError("give --list, or --host NODE")
     wanted = " ".join(select)
-    found: Json = session.client.get("/v1/ansible/inventory", {"select": host or wanted})
+    found = session.client.get("/v1/ansible/inventory", {"select": host or wanted})
     if not host:
         session.out.json(found)
         return

@@ -92,7 +92,7 @@ def put(
         "vendor_data": _text(vendor_data),
         "ssh_keys": [line.strip() for file in ssh_keys for line in _text(file).splitlines() if line.strip()],
     }
-    found: Json = session.client.put(_NAMED.path(name), body)
+    found = session.client.put(_NAMED.path(name), body)
     session.out.answer(as_json, found, f"{name}: for {many(found['nodes'], 'node')}")
 
 
@@ -105,7 +105,7 @@ def render(session: Session, node: str, as_json: bool) -> None:
     \b
     Example: strata cloud-init render n1
     """
-    found: Json = session.client.get(f"/v1/nodes/{segment(node)}/cloud-init")
+    found = session.client.get(f"/v1/nodes/{segment(node)}/cloud-init")
     if as_json:
         session.out.json(found)
         return

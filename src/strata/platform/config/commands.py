@@ -517,8 +517,7 @@ def applied(
 
     found = read_repository(directory, revision or committed(directory), system).configuration()
     order = msgspec.json.encode({"configuration": found, "remove_most": remove_most, "way": way})
-    done: Json = client.post("/v1/config/apply", order)
-    return done
+    return client.post("/v1/config/apply", order)
 
 
 def _pause(session: Session, reason: str, as_json: bool) -> None:

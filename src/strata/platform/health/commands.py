@@ -154,7 +154,7 @@ def policy(
     Example: strata health policy
              strata health policy --repair restart,reboot,power-cycle --per-day 2
     """
-    found: Json = session.client.get("/v1/health-policy")
+    found = session.client.get("/v1/health-policy")
     repairs = None if repair is None else [word for word in repair.split(",") if word and repair != "none"]
     change: dict[str, Any] = {"repairs": repairs, "per_day": per_day, "most": most, "steady": steady}
     change = {key: value for key, value in change.items() if value is not None}

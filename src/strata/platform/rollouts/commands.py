@@ -144,7 +144,7 @@ def plan(session: Session, /, as_json: bool, **given: Any) -> None:
     \b
     Example: strata rollout plan @compute image=v2 --max-unavailable 5% --group rack1 --group rack2
     """
-    found: Json = session.client.post("/v1/rollout-plans", _spec(given))
+    found = session.client.post("/v1/rollout-plans", _spec(given))
     if as_json:
         session.out.json(found)
         return
@@ -246,7 +246,7 @@ def start(session: Session, /, name: str, waiting: bool, timeout: float, as_json
     Example: strata rollout start december @compute image=v2 --group rack1 --group rack2 --wait
              strata rollout start december --document compute image=v2 --soak 10m
     """
-    found: Json = session.client.put(ROLLOUTS.path(name), _spec(given))
+    found = session.client.put(ROLLOUTS.path(name), _spec(given))
     if waiting:
         follow(session, found, timeout, as_json)
     else:
@@ -270,7 +270,7 @@ def status(session: Session, name: str, waiting: bool, timeout: float, as_json: 
     \b
     Example: strata rollout status december --wait
     """
-    found: Json = session.client.get(ROLLOUTS.path(name))
+    found = session.client.get(ROLLOUTS.path(name))
     if waiting:
         follow(session, found, timeout, as_json)
     else:
@@ -302,7 +302,7 @@ def resume(session: Session, name: str, waiting: bool, timeout: float, as_json: 
     \b
     Example: strata rollout resume december --wait
     """
-    found: Json = session.client.post(f"{ROLLOUTS.path(name)}/resume")
+    found = session.client.post(f"{ROLLOUTS.path(name)}/resume")
     if waiting:
         follow(session, found, timeout, as_json)
     else:

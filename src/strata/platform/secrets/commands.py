@@ -78,7 +78,7 @@ def init(session: Session, new: bool, as_json: bool) -> None:
     \b
     Example: strata secret init
     """
-    found: Json = session.client.post("/v1/secret-identity", {"new": new})
+    found = session.client.post("/v1/secret-identity", {"new": new})
     session.out.answer(as_json, found, found["recipient"])
 
 
@@ -90,7 +90,7 @@ def recipient(session: Session, as_json: bool) -> None:
     \b
     Example: strata secret recipient
     """
-    found: Json = session.client.get("/v1/secret-identity")
+    found = session.client.get("/v1/secret-identity")
     session.out.answer(as_json, found, found["recipient"])
 
 
@@ -146,7 +146,7 @@ def put(session: Session, name: str, select: str, uid: int, gid: int, file: Path
         body["vault"] = pairs(vault.split(","), option="--vault")
     else:
         body["age"] = _encrypted(session, file, "")
-    found: Json = session.client.put(f"/v1/secrets/{segment(name)}", body)
+    found = session.client.put(f"/v1/secrets/{segment(name)}", body)
     told = f"version {found['version']} of {name}, for {many(found['nodes'], 'node')}"
     session.out.answer(as_json, found, told)
 
@@ -167,7 +167,7 @@ def rotate(session: Session, name: str, file: Path, wait: bool, timeout: float, 
     Example: strata secret rotate munge --file munge.key.new --wait
     """
     body = {"age": _encrypted(session, file, "")}
-    found: Json = session.client.post(f"/v1/secrets/{segment(name)}/rotate", body)
+    found = session.client.post(f"/v1/secrets/{segment(name)}/rotate", body)
     deadline = time.monotonic() + timeout
     status: Json = {}
     while wait:
@@ -207,7 +207,7 @@ def status(session: Session, name: str, as_json: bool) -> None:
     \b
     Example: strata secret status munge
     """
-    found: Json = session.client.get(f"/v1/secrets/{segment(name)}/status")
+    found = session.client.get(f"/v1/secrets/{segment(name)}/status")
     if as_json:
         session.out.json(found)
     else:

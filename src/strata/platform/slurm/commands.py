@@ -66,7 +66,7 @@ def put(session: Session, name: str, file: Path, as_json: bool) -> None:
 
     spec = Document(read_text(file), str(file)).read(SlurmSpec, _no_more)
     session.client.put(_NAMED.path(name), msgspec.to_builtins(spec))
-    made: Json = session.client.get(f"{_NAMED.path(name)}/files")
+    made = session.client.get(f"{_NAMED.path(name)}/files")
     if as_json:
         session.out.json({key: made[key] for key in ("name", "nodes", "warnings")})
         return
@@ -84,7 +84,7 @@ def config(session: Session, name: str, only: str | None, as_json: bool) -> None
     \b
     Example: strata slurm config main --file slurm.conf
     """
-    made: Json = session.client.get(f"{_NAMED.path(name)}/files")
+    made = session.client.get(f"{_NAMED.path(name)}/files")
     if only is not None and only not in made["files"]:
         raise click.UsageError(f"there is no {only}; there are {', '.join(made['files'])}")
     if as_json:
@@ -111,7 +111,7 @@ def check(session: Session, name: str, directory: Path, as_json: bool) -> None:
     """
     from strata.platform.slurm import folder
 
-    made: Json = session.client.get(f"{_NAMED.path(name)}/files")
+    made = session.client.get(f"{_NAMED.path(name)}/files")
     told = folder.compare(directory, made["files"])
     wrong = folder.unreadable(made["files"])
     if as_json:
@@ -140,7 +140,7 @@ def write(session: Session, name: str, directory: Path, reconfigure: bool, as_js
     """
     from strata.platform.slurm import folder
 
-    made: Json = session.client.get(f"{_NAMED.path(name)}/files")
+    made = session.client.get(f"{_NAMED.path(name)}/files")
     told = folder.compare(directory, made["files"])
     folder.write(directory, made["files"], told.changed)
     done = reconfigure and bool(told.changed) and not told.restart

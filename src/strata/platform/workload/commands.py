@@ -89,7 +89,7 @@ def connect(
     """
     body = {"kind": kind, "on": on, "env": pairs(env, option="--env"), "names": pairs(maps, option="--map")}
     body |= {name: value for name, value in on_nodes.items() if value is not None}
-    found: Json = session.client.put(f"/v1/workloads/{segment(name or kind)}", body)
+    found = session.client.put(f"/v1/workloads/{segment(name or kind)}", body)
     if as_json:
         session.out.json(found)
         return

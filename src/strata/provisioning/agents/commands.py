@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from strata.cli import listing as ls
@@ -11,9 +9,6 @@ from strata.cli.output import Column
 from strata.cli.session import Session
 from strata.cli.times import span, when
 from strata.cli.words import complete_node, segment
-
-if TYPE_CHECKING:
-    from strata.cli.client import Json
 
 
 @click.command()
@@ -29,10 +24,10 @@ def agent(session: Session, name: str, inventory: bool, as_json: bool) -> None:
     """
     path = f"/v1/nodes/{segment(name)}/agent"
     if inventory:
-        found: Json = session.client.get(f"{path}/inventory")
+        found = session.client.get(f"{path}/inventory")
         session.out.json(found if as_json else found["inventory"])
         return
-    view: Json = session.client.get(path)
+    view = session.client.get(path)
     if as_json:
         session.out.json(view)
         return

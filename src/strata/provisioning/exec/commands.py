@@ -69,7 +69,7 @@ def run_on_nodes(
     session: Session, request: Json, *, title: str = "exec", stream: bool = False, as_json: bool = False
 ) -> None:
     """Have it run, show what comes, and leave with what came of it."""
-    run: Json = session.client.post("/v1/exec", request)
+    run = session.client.post("/v1/exec", request)
     results: list[Json] = []
     interrupted = False
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -270,8 +270,7 @@ def create(client: Client, specs: list[Json], session: Session) -> list[Json]:
 
 
 def _created(client: Client, specs: list[Json]) -> list[Json]:
-    body: Any = client.post("/v1/nodes", {"nodes": specs})
-    return list(body["results"] if isinstance(body, dict) else body)
+    return list(client.post("/v1/nodes", {"nodes": specs})["results"])
 
 
 @select_help

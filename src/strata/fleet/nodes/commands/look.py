@@ -129,7 +129,7 @@ def show(session: Session, name: str, as_json: bool) -> None:
     \b
     Example: strata node show n0042
     """
-    item: Json = session.client.get(f"/v1/nodes/{segment(name)}")
+    item = session.client.get(f"/v1/nodes/{segment(name)}")
     if as_json:
         session.out.json(item)
         return
@@ -185,7 +185,7 @@ def _agent_says(session: Session, item: Json) -> str:
     if item.get("facts", {}).get("personality", {}).get("value") not in ("error", "fatal"):
         return ""
     try:
-        view: Json = session.client.get(f"/v1/nodes/{segment(item['name'])}/agent")
+        view = session.client.get(f"/v1/nodes/{segment(item['name'])}/agent")
     except Unavailable:
         return ""  # a simulated node has no agent
     return "; ".join(filter(None, (view["reason"], view["failure"])))
@@ -226,7 +226,7 @@ def why(session: Session, select: tuple[str, ...], as_json: bool) -> None:
     Example: strata node why n42
              strata node why @compute
     """
-    answer: Json = session.client.get("/v1/why", {"select": " ".join(select)})
+    answer = session.client.get("/v1/why", {"select": " ".join(select)})
     if as_json:
         session.out.json(answer)
         return
@@ -270,7 +270,7 @@ def plan(session: Session, name: str, wants: tuple[str, ...], as_json: bool) -> 
              strata node plan n0042 power=off
     """
     given = ",".join(f"{variable}={'|'.join(values)}" for variable, values in wanted(wants).items())
-    answer: Json = session.client.get(f"/v1/nodes/{segment(name)}/plan", {"set": given})
+    answer = session.client.get(f"/v1/nodes/{segment(name)}/plan", {"set": given})
     if as_json:
         session.out.json(answer)
     else:

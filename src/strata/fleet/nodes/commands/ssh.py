@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 import click
 
 from strata.cli.session import Session, pass_session
 from strata.cli.words import complete_node, segment
 from strata.core.errors import BadRequest, Unavailable
-
-if TYPE_CHECKING:
-    from strata.cli.client import Json
 
 _PATIENCE = 10
 """Seconds that a node has to answer: a shell that never comes looks like one that is slow."""
@@ -33,7 +29,7 @@ def ssh(session: Session, name: str, command: tuple[str, ...], jump: str) -> Non
              strata ssh root@n0042 -- journalctl -b
     """
     user, at, node = name.rpartition("@")
-    found: Json = session.client.get(f"/v1/nodes/{segment(node)}")
+    found = session.client.get(f"/v1/nodes/{segment(node)}")
     address = next((one["address"] for one in found["interfaces"] if one.get("address")), "")
     if not address:
         raise BadRequest(

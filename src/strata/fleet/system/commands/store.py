@@ -33,7 +33,7 @@ def backup(session: Session, as_json: bool) -> None:
     \b
     Example: strata store backup
     """
-    made: Json = session.connect(session.url, timeout=LONG).post("/v1/store/backup", {})
+    made = session.connect(session.url, timeout=LONG).post("/v1/store/backup", {})
     session.out.answer(as_json, made, f"{made['path']}: revision {made['revision']}, {made['bytes']} bytes")
 
 

@@ -135,7 +135,7 @@ def _followed(session: Session, node: str, count: int) -> Iterator[Json]:
 
 
 def _search(session: Session, query: dict[str, str | int | bool | None], as_json: bool) -> None:
-    found: Json = session.client.get("/v1/consoles/search", query)
+    found = session.client.get("/v1/consoles/search", query)
     if as_json:
         session.out.json(found)
         return

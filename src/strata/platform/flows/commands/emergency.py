@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from strata.cli import listing as ls
@@ -11,9 +9,6 @@ from strata.cli.output import many
 from strata.cli.session import Session
 from strata.cli.words import complete_select, no_blank, select_help
 from strata.platform.flows.commands.flow import ask_words, begun
-
-if TYPE_CHECKING:
-    from strata.cli.client import Json
 
 
 @select_help
@@ -37,7 +32,7 @@ def emergency_revoke(
     """
     chosen = " ".join(select)
     if dry_run or not confirm:
-        found: Json = session.client.get("/v1/nodes", {"select": chosen, "folded": True})
+        found = session.client.get("/v1/nodes", {"select": chosen, "folded": True})
         words = f"revoke {many(found['total'], 'node')}"
         if dry_run:
             said = f"would cut off {many(found['total'], 'node')}: {found['nodeset']}; to do it, confirm with: {words}"

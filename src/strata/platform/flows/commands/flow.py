@@ -88,7 +88,7 @@ def run(
     path = f"/v1/flows/{segment(name)}"
     body = {"start": start, "now": now, "reason": reason, "confirm": confirm}
     if dry_run or (now and not confirm):
-        plan: Json = session.client.post(f"{path}/plan", body)
+        plan = session.client.post(f"{path}/plan", body)
         if dry_run:
             show_plan(session, plan, as_json)
             return

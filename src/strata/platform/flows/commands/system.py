@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -11,9 +10,6 @@ from strata.cli import listing as ls
 from strata.cli.output import many
 from strata.cli.reading import read_text
 from strata.cli.session import Session
-
-if TYPE_CHECKING:
-    from strata.cli.client import Json
 
 FIELDS = (
     ls.plain("name"),
@@ -44,7 +40,7 @@ def put(session: Session, file: Path, as_json: bool) -> None:
     from strata.platform.flows.files import read_system
 
     spec = read_system(read_text(file), str(file))
-    found: Json = session.client.put("/v1/system", msgspec.to_builtins(spec))
+    found = session.client.put("/v1/system", msgspec.to_builtins(spec))
     session.out.answer(as_json, found, f"the system has {many(len(found['stages']), 'stage')}")
 
 
@@ -56,7 +52,7 @@ def status(session: Session, view: ls.Listing) -> None:
     \b
     Example: strata system status
     """
-    found: Json = session.client.get("/v1/system/status")
+    found = session.client.get("/v1/system/status")
     ls.show(session, FIELDS, found["stages"], view)
     if found["operation"]:
         session.out.note(f"being started or stopped: strata flow status {found['operation']}")
@@ -69,7 +65,7 @@ def _run(
 
     body = {"stages": list(stages), "confirm": confirm}
     if dry_run or (what == "stop" and not confirm):
-        plan: Json = session.client.post(f"/v1/system/{what}/plan", body)
+        plan = session.client.post(f"/v1/system/{what}/plan", body)
         if dry_run:
             show_plan(session, plan, as_json)
             return

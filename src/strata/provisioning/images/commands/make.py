@@ -218,7 +218,7 @@ def followed(client: Client, told: Callable[[str], None], work: Json) -> Json:
 
     offset, pause, rest = 0, 0.1, ""
     while True:
-        job: Json = client.get(f"/v1/operations/{segment(work['operation']['id'])}")
+        job = client.get(f"/v1/operations/{segment(work['operation']['id'])}")
         part = client.get(f"/v1/image-logs/{segment(work['log'])}", {"offset": offset})
         offset = part["next"]
         *lines, rest = (rest + part["text"]).split("\n")
