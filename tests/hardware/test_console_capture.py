@@ -62,7 +62,7 @@ async def test_what_is_printed_is_written_down(log: ConsoleLog) -> None:
     for piece in (b"Linux ver", b"sion 6.1\r\nsecond\nlogin: "):
         fake.said.put_nowait(piece)
     assert await read(log, "n1", 3) == [("serial", "Linux version 6.1"), ("serial", "second"), ("serial", "login:")]
-    status = capture.status("n1")
+    status = capture.status.get("n1")
     assert status is not None and status.connected and status.way == "ipmi"
     await capture.stop()
     assert fake.open == 0
@@ -97,7 +97,7 @@ async def test_a_bmc_without_a_console_is_left_alone(log: ConsoleLog) -> None:
     without = Without()
     capture = ConsoleCapture(log, lambda address: without, lambda: {"n1": "https://a"}, settings=QUICK)
     await capture.start()
-    await until(lambda: (status := capture.status("n1")) and status.trouble)
+    await until(lambda: (status := capture.status.get("n1")) and status.trouble)
     for _ in range(20):
         capture.refresh()
         await asyncio.sleep(0)
@@ -116,7 +116,7 @@ async def test_nodes_come_go_and_move(log: ConsoleLog) -> None:
     await until(lambda: fakes["ipmi://b"].open and not fakes["ipmi://a"].open)
     nodes.clear()
     await until(lambda: not fakes["ipmi://b"].open)
-    assert capture.status("n1") is None
+    assert capture.status.get("n1") is None
     await capture.stop()
 
 
@@ -134,7 +134,7 @@ async def test_a_virtual_serial_port_is_a_socket(log: ConsoleLog, tmp_path: Path
     capture = ConsoleCapture(log, lambda address: FakeConsole(), lambda: {"n1": f"unix:{tmp_path / 'serial'}"})
     await capture.start()
     assert await read(log, "n1", 1) == [("serial", "SeaBIOS")]
-    status = capture.status("n1")
+    status = capture.status.get("n1")
     assert status is not None and status.way == "socket"
     await capture.stop()
     async with asyncio.timeout(60):
@@ -150,7 +150,7 @@ async def test_only_so_many_are_kept_open(log: ConsoleLog) -> None:
     capture = ConsoleCapture(log, lambda address: fake, lambda: nodes, settings=settings)
     await capture.start()
     await until(lambda: fake.open == 3)
-    told = [status.trouble for node in nodes if (status := capture.status(node))]
+    told = [status.trouble for node in nodes if (status := capture.status.get(node))]
     assert told.count("only 3 are kept open") == 2
     await capture.stop()
 
@@ -234,7 +234,7 @@ async def test_nobody_is_kept_from_the_power_by_a_console(log: ConsoleLog, wrong
         await capture.before_power(about("n1", address=""))
     await capture.stop()
     await capture.before_power(about("n2"))
-    assert capture.status("n2") is None, "nothing is begun that nobody ends"
+    assert capture.status.get("n2") is None, "nothing is begun that nobody ends"
 
 
 async def test_where_many_are_switched_on_only_so_many_are_waited_for(log: ConsoleLog) -> None:

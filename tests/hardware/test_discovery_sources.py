@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from strata.core.errors import BadRequest
 from strata.hardware.discovery.sources import Candidate, address_of, bmc_of, merged, read_csv, read_list
-from strata.hardware.discovery.sources_dhcp import Sighting, Sightings, read_leases
+from strata.hardware.discovery.sources_dhcp import Sightings, read_leases
 from strata.hardware.discovery.sources_scan import (
     TARGET,
     Range,
@@ -308,13 +308,12 @@ def test_an_answer_that_is_none_or_points_elsewhere_is_ignored(data: bytes) -> N
 # -- DHCP
 
 
-def test_a_bmc_that_dhcp_sees_is_told_once_and_kept() -> None:
-    told: list[Sighting] = []
-    seen = Sightings(told.append, most=2)
+def test_a_bmc_that_dhcp_sees_is_kept_once_and_the_oldest_go_first() -> None:
+    seen = Sightings(most=2)
     for _ in range(3):
         seen.seen("00:11:22:33:44:55", "10.0.0.9", "iDRAC")
     seen.seen("00:11:22:33:44:66", "10.0.0.10", "PXEClient")
-    assert [sighting.ip for sighting in told] == ["10.0.0.9"]
+    assert seen.addresses() == ["10.0.0.9"]
     seen.seen("00:11:22:33:44:77", "10.0.0.11", "OpenBMC")
     seen.seen("00:11:22:33:44:88", "10.0.0.12", "OpenBMC")
     assert seen.addresses() == ["10.0.0.11", "10.0.0.12"]

@@ -496,9 +496,9 @@ async def test_the_leader_learns_what_a_node_asked_another_controller_for(wire: 
     alpha.boot.asked(B[1], "fragment")
     alpha.boot.begun(B[1])
     await until(lambda: not beta.hub.attached(B[1]))
-    assert beta.boot.script(B[0]) >= before
-    assert beta.boot.fragment(B[0]) == 0.0
-    assert beta.boot.fragment(B[1]) >= before
+    assert beta.boot.told(B[0]).script >= before
+    assert beta.boot.told(B[0]).fragment == 0.0
+    assert beta.boot.told(B[1]).fragment >= before
     assert beta.hub.attached(B[0]), "who only asks is not known to be over"
     assert {call for call in wire.calls if call[1] == "boot/news"} == {("beta", "boot/news")}
     alpha.boot.begun(A[0])

@@ -185,7 +185,8 @@ class Delivery:
             return
         self._failure, self._in_force = "", overlay.digest
         self._drift, self._looked = {}, {}
-        self._forget_others({member.member.identifier for member in members})
+        present = {member.member.identifier for member in members}
+        self._given = {identifier: given for identifier, given in self._given.items() if identifier in present}
         self._keep()
         self._changed()
 
@@ -384,9 +385,6 @@ class Delivery:
             return
         self._given = given.get("members") or {}
         self._in_force = str(given.get("in_force") or "")
-
-    def _forget_others(self, identifiers: set[str]) -> None:
-        self._given = {identifier: given for identifier, given in self._given.items() if identifier in identifiers}
 
     def _keep(self) -> None:
         save_json(self._paths.delivered, {"in_force": self._in_force, "members": self._given})

@@ -72,7 +72,8 @@ class Detector:
         counts: dict[str, int] = {}
         for device in sorted(self._paths.sys("bus/pci/devices").glob("*")):
             vendor, model = read_text(device / "vendor", 16), read_text(device / "device", 16)
-            rule = self._rule(f"{vendor[2:]}:{model[2:]}")
+            pci = f"{vendor[2:]}:{model[2:]}"
+            rule = next((rule for rule in self._rules if pci in (rule.get("pci") or ())), None)
             make = str(rule["make"]) if rule else _make(device, vendor)
             if make is None:
                 continue
@@ -172,9 +173,6 @@ class Detector:
             "support": self.support(makes),
             "problems": {**self.problems(), **self.fabric_problems()},
         }
-
-    def _rule(self, pci: str) -> Entry | None:
-        return next((rule for rule in self._rules if pci in (rule.get("pci") or ())), None)
 
     def _ruled(self, rule: Entry, index: int) -> Entry:
         devices = [str(path).replace("{index}", str(index)) for path in rule.get("devices") or ()]

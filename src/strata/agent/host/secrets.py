@@ -79,7 +79,7 @@ class Secrets:
                     self._put(str(name), one)
                 except (KeyError, TypeError, ValueError):  # whose words may hold the value
                     raise Unreachable(f"the secret {name[:63]!r} came damaged") from None
-            for name in set(self._there()) | set(self._held):
+            for name in {file.name for file in self._paths.secrets.iterdir()} | set(self._held):
                 if name not in given and name not in keep:
                     with contextlib.suppress(FileNotFoundError):
                         (self._paths.secrets / name).unlink()
@@ -119,6 +119,3 @@ class Secrets:
         place: Path = self._paths.secrets
         place.mkdir(parents=True, exist_ok=True, mode=0o711)
         place.chmod(0o711)
-
-    def _there(self) -> list[str]:
-        return [file.name for file in self._paths.secrets.iterdir()]

@@ -228,12 +228,9 @@ class Runner:
         others = [
             personality
             for personality in self._loaded
-            if personality.digest != wanted.digest and self._holds(personality)
+            if self._runs and self._current is not None and personality.digest == self._current.digest != wanted.digest
         ]
         self._loaded = [*others, wanted]
-
-    def _holds(self, personality: Personality) -> bool:
-        return self._runs and self._current is not None and personality.digest == self._current.digest
 
     def _supervise(self, member: Member) -> Supervisor:
         supervisor = Supervisor(

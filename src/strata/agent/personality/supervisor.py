@@ -310,7 +310,7 @@ class Supervisor:
         """Kill what is left of the member. One that cannot be killed is waited for: another beside it would find its
         ports and devices taken, and readiness would be answered by the wrong one."""
         self._crun.delete(self.member.identifier)
-        while not self._has_gone(_KILL_WITHIN):
+        while self._gone >= 0 and not select.select([self._gone], [], [], _KILL_WITHIN)[0]:
             why = f"killed, and not gone after {_KILL_WITHIN:g} s: it waits in the kernel, for a device perhaps"
             self._logs.say(f"member {self.member.name}: {why}")
             self._become("error", why)
@@ -325,9 +325,6 @@ class Supervisor:
         with self._settled:
             if self._for_good:
                 self._stopping.set()
-
-    def _has_gone(self, within: float) -> bool:
-        return self._gone < 0 or bool(select.select([self._gone], [], [], within)[0])
 
     def _clear(self) -> None:
         """Leave nothing of a member that ended."""

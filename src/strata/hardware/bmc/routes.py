@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
 from litestar import Response, post
 from litestar.params import JSONBody, QueryParameter
@@ -79,27 +79,20 @@ class InsertMedia(In, frozen=True, kw_only=True):
     image: Annotated[str, Meta(pattern=PLAIN, max_length=2048)] = ""
 
 
-def _many(right: Any) -> dict[str, Any]:
-    """For a handler that works on many nodes: at once, or as an operation."""
-    accepted = {202: answers(Operation, "Accepted as an operation.")}
-    return {"tags": [_TAG], "status_code": 200, **needs("change", right, 404, 409, body=True, also=accepted)}
-
-
 _ENDS = (404, 409, 502, 504)
 """How else a question to a BMC may end."""
 
-
-def _answer(outcome: Many) -> Response[Many]:
-    if isinstance(outcome, Operation):
-        return Response(outcome, status_code=202, headers={"Location": f"/v1/operations/{outcome.id}"})
-    return Response(outcome)
+_ACCEPTED = {202: answers(Operation, "Accepted as an operation.")}
 
 
-@post("/v1/bmc/boot", **_many("bmc"))
+@post("/v1/bmc/boot", tags=[_TAG], status_code=200, **needs("change", "bmc", 404, 409, body=True, also=_ACCEPTED))
 async def set_boot(ask: Asked, data: JSONBody[Boot]) -> Response[Many]:
     """Say where the selected nodes boot from."""
     boot = BootOverride(target=data.target, once=data.once, uri=data.uri, uefi=data.uefi)
-    return _answer(await ask.of(BmcService).boot(ask.who, data.select, boot))
+    outcome = await ask.of(BmcService).boot(ask.who, data.select, boot)
+    if isinstance(outcome, Operation):
+        return Response(outcome, status_code=202, headers={"Location": f"/v1/operations/{outcome.id}"})
+    return Response(outcome)
 
 
 _ROUTES = Routes(BmcService, "bmc", tag=_TAG)

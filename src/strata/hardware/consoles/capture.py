@@ -105,7 +105,8 @@ class ConsoleCapture:
         """Nodes that are waited for; set when their console is open, or was tried in vain."""
         self._pauses: dict[str, asyncio.Event] = {}
         """Nodes whose console is not tried now; set to have it tried."""
-        self._status: dict[str, Status] = {}
+        self.status: dict[str, Status] = {}
+        """How the consoles of nodes are captured."""
         self._keys: dict[str, asyncio.Queue[bytes]] = {}
         """Consoles that are open: what is typed at them."""
         self._taps: dict[str, set[asyncio.Queue[bytes]]] = {}
@@ -123,15 +124,11 @@ class ConsoleCapture:
         await all_cancelled([*self._leaving, *(task for _, task in self._running.values())])
         self._running.clear()
 
-    def status(self, node: str) -> Status | None:
-        """How the node's console is captured; None: it is not."""
-        return self._status.get(node)
-
     def type(self, node: str, data: bytes) -> None:
         """Type at the node's console. ``Conflict``: it is not open here, or takes nothing any more."""
         keys = self._keys.get(node)
-        if keys is None or not self._status[node].connected:
-            status = self._status.get(node)
+        if keys is None or not self.status[node].connected:
+            status = self.status.get(node)
             raise Conflict(
                 f"its console is not open{f': {status.trouble}' if status and status.trouble else ' here'}",
                 where=node,
@@ -165,7 +162,7 @@ class ConsoleCapture:
         now = asyncio.get_running_loop().time()
         waited: list[asyncio.Event] = []
         for node, address in zip(batch.names, batch.bmcs, strict=False):
-            status = self._status.get(node)
+            status = self.status.get(node)
             known = (status is not None and status.connected) or self._is_without(node, address, now)
             if not address or known or len(self._hurried) >= self._settings.at_once:
                 continue
@@ -191,8 +188,8 @@ class ConsoleCapture:
                 task.add_done_callback(self._leaving.discard)
                 del self._running[node]
                 self._tried(node)
-        for node in [node for node in self._status if node not in wanted]:
-            del self._status[node]
+        for node in [node for node in self.status if node not in wanted]:
+            del self.status[node]
             self._without.pop(node, None)
         for count, (node, address) in enumerate(list(wanted.items()), 1):
             if count % _BREATH == 0:
@@ -207,10 +204,10 @@ class ConsoleCapture:
     def _begin(self, node: str, address: str) -> None:
         """Seek a console, if there is room for one more."""
         if len(self._running) >= self._settings.most:
-            self._status[node] = Status(way=_way(address), trouble=f"only {self._settings.most} are kept open")
+            self.status[node] = Status(way=_way(address), trouble=f"only {self._settings.most} are kept open")
             self._tried(node)
             return
-        self._status[node] = status = Status(way=_way(address))
+        self.status[node] = status = Status(way=_way(address))
         task = asyncio.create_task(self._seek(node, address, status), name=f"console {node}")
         self._running[node] = (address, task)
 

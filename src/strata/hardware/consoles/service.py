@@ -116,7 +116,7 @@ class ConsoleService:
         return self._fleet.view.names(self._fleet.seen(who, select))
 
     def _console(self, name: str) -> ConsoleView:
-        status, stream = self._capture.status(name), self._log.known(name)
+        status, stream = self._capture.status.get(name), self._log.known(name)
         return ConsoleView(
             node=name,
             way=status.way if status else "none",

@@ -50,7 +50,10 @@ class Pins:
         self._pins: dict[str, Pin] = {}
         self._fresh: dict[str, Pin] = {}
         self._writes = Recurring(
-            "certificate pins", self._write_fresh, self._pause, trouble="certificate pins not written yet"
+            "certificate pins",
+            self._write_fresh,
+            lambda: _RETRY_AFTER if self._writes.error else None,
+            trouble="certificate pins not written yet",
         )
         self._followed = Followed(store, PREFIX, self._take, self._pins.clear)
 
@@ -110,9 +113,6 @@ class Pins:
     async def _write_fresh(self) -> None:
         await asyncio.sleep(_GATHER)
         await self._flush()
-
-    def _pause(self) -> float | None:
-        return _RETRY_AFTER if self._writes.error else None
 
     async def _flush(self) -> None:
         fresh = {host: pin for host, pin in self._fresh.items() if host not in self._pins}

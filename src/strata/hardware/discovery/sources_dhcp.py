@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from ipaddress import ip_address
 
 import msgspec
@@ -50,10 +50,9 @@ class Sighting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Sightings:
-    """The BMCs that DHCP saw lately; ``on_new`` hears of each once. Bounded: the oldest go first."""
+    """The BMCs that DHCP saw lately; Bounded: the oldest go first."""
 
-    def __init__(self, on_new: Callable[[Sighting], None] | None = None, *, most: int = 131_072) -> None:
-        self._on_new = on_new
+    def __init__(self, *, most: int = 131_072) -> None:
         self._most = most
         self._seen: dict[str, Sighting] = {}
 
@@ -62,12 +61,10 @@ class Sightings:
         sighting = Sighting(mac=mac_of(mac), ip=ip, vendor_class=clean(vendor_class), hostname=clean(hostname))
         if not sighting.mac or not ip or not sighting.is_bmc:
             return
-        known = self._seen.pop(sighting.mac, None)
+        self._seen.pop(sighting.mac, None)
         self._seen[sighting.mac] = sighting
         if len(self._seen) > self._most:
             del self._seen[next(iter(self._seen))]
-        if self._on_new is not None and (known is None or known.ip != ip):
-            self._on_new(sighting)
 
     def addresses(self) -> list[str]:
         """Where they are, the latest last."""

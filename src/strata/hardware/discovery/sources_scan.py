@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from urllib.parse import urlsplit
@@ -166,7 +166,8 @@ class Prober:
                         found.add(host)
 
         async with asyncio.TaskGroup() as group:
-            for part in _paced(targets):
+            for at in range(0, len(targets), _BURST):
+                part = targets[at : at + _BURST]
                 for target in part:
                     group.create_task(one(*target))
                 if len(part) == _BURST:
@@ -198,11 +199,6 @@ class Prober:
 
 
 _BURST = 100
-
-
-def _paced(targets: Sequence[tuple[str, int, str]]) -> Iterator[Sequence[tuple[str, int, str]]]:
-    for at in range(0, len(targets), _BURST):
-        yield targets[at : at + _BURST]
 
 
 async def ping(hosts: Sequence[str], settings: ScanSettings, port: int = RMCP_PORT) -> set[str]:

@@ -157,7 +157,8 @@ class EventLog:
         self._marks: dict[str, str] = {}
         self._recent: deque[Numbered] = deque(maxlen=self.settings.recent)
         self._oldest = 1
-        self._newest = 0
+        self.newest = 0
+        """The highest number so far."""
         self._wake = asyncio.Event()
         self._news = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -167,7 +168,7 @@ class EventLog:
 
     async def start(self) -> None:
         """Open the file."""
-        self._oldest, self._newest = await self._writer.run(lambda file: file.bounds())
+        self._oldest, self.newest = await self._writer.run(lambda file: file.bounds())
         self._pruned = self._clock()
         await self.prune()
         self._marks = await self._writer.run(lambda file: file.marks())
@@ -195,11 +196,6 @@ class EventLog:
             self.lost += over
         self._wake.set()
 
-    @property
-    def newest(self) -> int:
-        """The highest number so far."""
-        return self._newest
-
     def mark(self, name: str) -> str:
         """A place in somebody's stream that was kept with ``set_mark``; empty: none."""
         return self._marks.get(name, "")
@@ -220,11 +216,11 @@ class EventLog:
 
     async def follow(self, since: int | None) -> AsyncIterator[Sequence[Numbered]]:
         """Events above ``since`` (None: from now on), until the log stops."""
-        if since is not None and since > self._newest:
+        if since is not None and since > self.newest:
             raise BadRequest(
-                f"the newest event is {self._newest}; nothing can be continued after {since}", where="since"
+                f"the newest event is {self.newest}; nothing can be continued after {since}", where="since"
             )
-        return self._follow(self._newest if since is None else since)
+        return self._follow(self.newest if since is None else since)
 
     async def _follow(self, seen: int) -> AsyncIterator[Sequence[Numbered]]:
         while self._task is not None:
@@ -234,7 +230,7 @@ class EventLog:
                     oldest=self._oldest,
                     hint="list again, then follow from the newest of that list",
                 )
-            if seen >= self._newest:
+            if seen >= self.newest:
                 await self._news.wait()
                 continue
             batch = self._from_memory(seen)
@@ -279,8 +275,8 @@ class EventLog:
         if not events:
             return
         self._recent.extend(enumerate(events, first))
-        self._newest = first + len(events) - 1
-        self._oldest = min(self._oldest, first) if self._oldest <= self._newest else first
+        self.newest = first + len(events) - 1
+        self._oldest = min(self._oldest, first) if self._oldest <= self.newest else first
         self._news.set()
         self._news = asyncio.Event()
 

@@ -144,7 +144,8 @@ class InventoryService:
             check_template(request.name)
         extra = self.sightings.addresses() if request.dhcp else []
         if request.known:
-            extra += self._known_addresses()
+            bmcs = (node.bmc for node in self._service.registry.nodes if node is not None and node.bmc)
+            extra += dict.fromkeys((*self._inventory.addresses(), *bmcs))
         candidates = await asyncio.to_thread(candidates_of, request, extra)
         for text in request.ranges:
             range_of(text)
@@ -180,10 +181,6 @@ class InventoryService:
             raise NotFound(f"no such discovery: {job[:80]}", where="job")
         report = await load_report(self._store, str(found.arguments["plan"]))
         return replace(report, job=job)
-
-    def _known_addresses(self) -> list[str]:
-        bmcs = (node.bmc for node in self._service.registry.nodes if node is not None and node.bmc)
-        return list(dict.fromkeys((*self._inventory.addresses(), *bmcs)))
 
     # -- what there is
 

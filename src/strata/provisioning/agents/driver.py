@@ -224,10 +224,11 @@ class NodeDriver:
         labels: dict[tuple[str, str], str] = {}
         for place, name in enumerate(names):
             agent = self._hub.get(name)
+            seen = agent.seen if agent is not None else None
             os = os_word(self._signs(name, agent, away), time.time())
-            said = self._said(name, agent, labels) if os == "up" and agent is not None else {}
-            if said.get("personality") in TROUBLES and agent is not None and agent.seen is not None:
-                reasons[place] = agent.seen.reason
+            said = self._said(name, seen, labels) if os == "up" and seen is not None else {}
+            if said.get("personality") in TROUBLES and seen is not None:
+                reasons[place] = seen.reason
             for variable in wanted:
                 words[variable].append(os if variable == "os" else said.get(variable, UNKNOWN))
         found = {variable: Column.of(column) for variable, column in words.items()}
@@ -263,9 +264,7 @@ class NodeDriver:
         self._watched[name] = (first, now)
         return max(first, self._hub.started)
 
-    def _said(self, name: str, agent: Agent, labels: dict[tuple[str, str], str]) -> dict[str, str]:
-        seen = agent.seen
-        assert seen is not None
+    def _said(self, name: str, seen: Seen, labels: dict[tuple[str, str], str]) -> dict[str, str]:
         profile, _, _ = seen.profile.partition("@")
         node = self._questions.node(name)
         key = (profile, node.architecture if node is not None else "")
@@ -277,13 +276,11 @@ class NodeDriver:
             "minos": profile if seen.profile and labels[key] in ("", seen.profile) else seen.profile or UNKNOWN,
             # It spoke, and only a certificate lets it; unless that was taken from it since.
             "identity": "none" if self._identity.record(name).is_revoked else "issued",
-            "image": self._image(name, agent),
+            "image": self._image(name, seen),
             "personality": seen.set_state if seen.set_state in PERSONALITY else UNKNOWN,
         }
 
-    def _image(self, name: str, agent: Agent) -> str:
-        seen = agent.seen
-        assert seen is not None
+    def _image(self, name: str, seen: Seen) -> str:
         digest, held = seen.set_digest, seen.set_name
         if not digest and seen.set_state == "idle" and seen.loaded:
             wanted = self._sets.digest(self._questions.desired(name))
@@ -348,7 +345,7 @@ class NodeDriver:
             return kind, {"set": self._sets.for_node(goal, node)}
         if mutation.name == "start-personality":
             agent = self._hub.get(name)
-            held = self._image(name, agent) if agent is not None and agent.seen is not None else ""
+            held = self._image(name, agent.seen) if agent is not None and agent.seen is not None else ""
             return "start", {"digest": self._sets.digest(held)}
         if mutation.name == "stop-personality":
             return "stop", {}

@@ -254,7 +254,7 @@ class Hub:
                 raise Unavailable("this controller does not take agents now", where=name, hint="try again in a while")
             if self.held >= self._hold_most:
                 agent.pause = self._pause()
-            elif await self._hold(agent, self._patience(agent, request.wait)):
+            elif await self._hold(agent, min(request.wait, RESEND_AFTER if agent.in_doubt else MOST_WAIT)):
                 commands = agent.ready(self.clock())
         return Reply(
             acked=acked,
@@ -282,9 +282,6 @@ class Hub:
             if agent.poll is poll:
                 agent.poll = None
                 self.held -= 1
-
-    def _patience(self, agent: Agent, wanted: float) -> float:
-        return min(wanted, MOST_WAIT, RESEND_AFTER if agent.in_doubt else MOST_WAIT)
 
     def _hear(self, name: str, request: Exchange, state: State, now: float) -> tuple[Agent, bool]:
         """Note what was said. Second: whether it is news, and not a request that a newer one has overtaken."""

@@ -112,10 +112,8 @@ class BootWays:
 
     def asked(self, name: str) -> float:
         """When the node last asked for something to boot (Unix seconds), this controller or another."""
-        asked = self._boot.asked(name) if self._boot is not None else Asked()
-        fragment, script = asked.fragment, asked.script
-        fragment = max(fragment, self._elsewhere.fragment(name))
-        script = max(script, self._elsewhere.script(name))
+        here, there = self._boot.asked(name) if self._boot is not None else Asked(), self._elsewhere.told(name)
+        fragment, script = max(here.fragment, there.fragment), max(here.script, there.script)
         # Who waits for a medium asks in vain.
         return fragment if self._profiles.is_by_medium(self.profile_of(name)) else max(script, fragment)
 

@@ -21,6 +21,7 @@ from strata.fleet.peers.leaders import LeaderClient
 from strata.fleet.peers.peers import Peer
 from strata.fleet.tasks import all_cancelled, beside
 from strata.provisioning.agents.hub import Hub
+from strata.provisioning.boot.service import Asked
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +61,7 @@ class BootElsewhere:
         self._led_for = led_for
         self._arrived = arrived
         self._tasks: set[asyncio.Task[None]] = set()
-        self._told: dict[str, tuple[float, float]] = {}
+        self._told: dict[str, Asked] = {}
         self._warned: dict[str, float] = {}
 
     async def close(self) -> None:
@@ -121,13 +122,9 @@ class BootElsewhere:
 
     # what its leader knows by that
 
-    def script(self, name: str) -> float:
-        """When the node last asked another controller for its script (Unix seconds; 0: never)."""
-        return self._told.get(name, (0.0, 0.0))[0]
-
-    def fragment(self, name: str) -> float:
-        """When it was last given its boot data by another."""
-        return self._told.get(name, (0.0, 0.0))[1]
+    def told(self, name: str) -> Asked:
+        """When the node last asked another controller for its script, and was given its boot data by one."""
+        return self._told.get(name, _NEVER)
 
     def routes(self) -> Mapping[str, Handler]:
         """What other controllers are answered."""
@@ -139,17 +136,13 @@ class BootElsewhere:
             return self._power.off(name)
 
         async def news(told: BootNews) -> None:
-            script, fragment = self._told.get(told.node, (0.0, 0.0))
-            if told.what in ("script", "fragment"):
-                self._power.off(told.node)
             if told.what == "begun":
                 self._hub.begins_anew(told.node)
             elif told.what == "doubt":
                 self._hub.doubt(told.node)
-            elif told.what == "script":
-                self._told[told.node] = (time.time(), fragment)
             else:
-                self._told[told.node] = (script, time.time())
+                self._power.off(told.node)
+                self._told[told.node] = msgspec.structs.replace(self.told(told.node), **{told.what: time.time()})
 
         return {ATTACHED: each(str, attached), OFF: each(str, off), NEWS: each(BootNews, news)}
 
@@ -189,6 +182,9 @@ class BootElsewhere:
         if now - self._warned.get(error.detail, -WARN_EVERY) >= WARN_EVERY:
             self._warned = {why: at for why, at in self._warned.items() if now - at < WARN_EVERY} | {error.detail: now}
             log.warning(what, extra={"node": node, "reason": error.detail})
+
+
+_NEVER = Asked()
 
 
 async def _unknown() -> None:

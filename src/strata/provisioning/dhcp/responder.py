@@ -152,7 +152,7 @@ class Responder:
         if kind == p.REQUEST:
             wanted = request.own if request.own != p.NONE else request.requested
             if wanted != lease.address:
-                return self._refusal(request, lease.net)
+                return _assemble(request, p.NAK, lease.net, p.NONE, bytes(128), lease.net.id_option)
             if lease.node is None:
                 lease.net.guests.take(mac, int.from_bytes(lease.address, "big"), now)
             self._tell("leased", request, lease, interface, port)
@@ -285,9 +285,6 @@ class Responder:
             parts = lease.parts[boot, inform] = self._parts(lease, boot, inform)
         file, options = parts
         return _assemble(request, kind, lease.net, address, file, options)
-
-    def _refusal(self, request: p.Request, net: Net) -> Reply:
-        return _assemble(request, p.NAK, net, p.NONE, bytes(128), net.id_option)
 
     def _tell(
         self,

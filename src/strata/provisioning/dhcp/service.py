@@ -40,16 +40,13 @@ class DhcpService:
         self._state = state
         self._ipxe = ipxe
         lacking = [name for name in FILES if find_ipxe(name, ipxe) is None]
+        self.counts = Counts()
+        """How many requests there were."""
         self._responder_for = partial(
-            Responder, networks, directory, heard=heard, alarm=alarm, lacking=lacking, counts=Counts()
+            Responder, networks, directory, heard=heard, alarm=alarm, lacking=lacking, counts=self.counts
         )
         self._responder = self._responder_for()
         self._running: AsyncExitStack | None = None
-
-    @property
-    def counts(self) -> Counts:
-        """How many requests there were."""
-        return self._responder.counts
 
     async def start(self) -> None:
         """Serve. Either all of it runs afterwards, or nothing and ``Unavailable`` says why."""

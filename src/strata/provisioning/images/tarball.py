@@ -182,7 +182,7 @@ class _Reader:
             mtime=_seconds(about["mtime"]) if "mtime" in about else self._time(header[136:148]),
             size=size,
             target=about.get("linkpath", long_target if long_target is not None else _text(header[157:257])),
-            xattrs=_xattrs(about),
+            xattrs={key.removeprefix(_XATTR): about[key] for key in about if key.startswith(_XATTR)} or _NONE,
             at=at,
             pieces=pieces,
         )
@@ -346,10 +346,6 @@ class _Reader:
     def _wrong(self, what: str, name: str = "") -> NoReturn:
         where = f"{self._where}, {name[:200]!r}" if name else self._where
         raise BadRequest(f"is not a sound tar archive: {what}", where=where, hint="make the archive again")
-
-
-def _xattrs(about: dict[str, str]) -> dict[str, str]:
-    return {key.removeprefix(_XATTR): value for key, value in about.items() if key.startswith(_XATTR)} or _NONE
 
 
 def _octal(field: bytes) -> int:

@@ -122,10 +122,6 @@ def _answered(question: _Question) -> object:
                 raise BadRequest(f"a layer is not a sound tar archive: {error}", where="image") from None
 
 
-def _needs_no_files(question: _Question) -> bool:
-    return isinstance(question, _Told | _Compare)
-
-
 def write_sound_context(given: Path, work: Path, into: Path) -> int:
     """Write what came with a build again, as we would have; how many files and folders that is."""
     with _plain(given, work) as source, into.open("xb") as out:
@@ -193,4 +189,5 @@ def _plain(given: Path, work: Path) -> Iterator[IO[bytes]]:
 
 if __name__ == "__main__":
     os.umask(0o077)
-    worker.answer(_Question, _answered, nobody=_needs_no_files)  # type: ignore[arg-type]
+    # Those get their files opened, and need no others.
+    worker.answer(_Question, _answered, nobody=lambda question: isinstance(question, _Told | _Compare))  # type: ignore[arg-type]

@@ -29,7 +29,7 @@ class Soundness:
     """Of the builds in ``root`` (``STATE/minos``), by the key that signs them."""
 
     def __init__(self, root: Path, public_pem: str, alarm: AlarmSink) -> None:
-        self._root = root
+        self._artefacts = Artefacts(root)
         self._public_pem = public_pem
         self._alarm = alarm
         self._found: dict[str, tuple[Stamp, tuple[str, ...]]] = {}
@@ -61,7 +61,7 @@ class Soundness:
             self._alarm(Alarm(kind="minos-refused", message="it is gone", about=digest, severity="ok"))
             return
         try:
-            problems = tuple(await asyncio.to_thread(self._read, digest))
+            problems = tuple(await asyncio.to_thread(self._artefacts.problems, digest, self._public_pem))
         except NotFound:  # taken away meanwhile: nothing is known of it
             return
         self._found[digest] = (stamp, problems)
@@ -73,11 +73,8 @@ class Soundness:
             message = f"minOS {digest} is not booted any more: {what} ({_HINT})"
             self._alarm(Alarm(kind="minos-refused", message=message, about=digest))
 
-    def _read(self, digest: str) -> list[str]:
-        return Artefacts(self._root).problems(digest, self._public_pem)
-
     def _stamp(self, digest: str) -> Stamp:
-        return tuple(_stat(f"{self._root}/{digest}/{name}") for name in PARTS)
+        return tuple(_stat(f"{self._artefacts.root}/{digest}/{name}") for name in PARTS)
 
 
 _HINT = "build it again with strata minos build, or choose another and remove this one; then find out who changed it"

@@ -15,7 +15,7 @@ from strata.core.errors import BadRequest, DeviceError, Refused, StrataError
 from strata.core.host.process import Process
 from strata.virtual.bmc.console import Console
 from strata.virtual.bmc.http import Reply
-from strata.virtual.qemu.machine import Machine
+from strata.virtual.qemu.machine import Machine, end_all
 from strata.virtual.redfish import server
 from strata.virtual.redfish.bmc import FENCED, Account
 from strata.virtual.redfish.body import OK, Json, Refusal, done, error
@@ -102,14 +102,9 @@ class MachineBmc(ServerBmc):
 
     async def stop(self) -> None:
         """Let go of the machine, which goes on."""
-        await self._drop_work()
+        await end_all(self._work)
         await self.machine.leave()
-        await self._drop_work()  # the machine may have begun to boot meanwhile
-
-    async def _drop_work(self) -> None:
-        for task in list(self._work):
-            task.cancel()
-        await asyncio.gather(*self._work, return_exceptions=True)
+        await end_all(self._work)  # the machine may have begun to boot meanwhile
 
     # -- what it is
 

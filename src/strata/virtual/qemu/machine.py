@@ -42,11 +42,11 @@ class Actions:
 
     async def stop(self) -> None:
         """Let what is being done come to its end if that is soon; end all the rest."""
-        await _end_all(self._aside)
+        await end_all(self._aside)
         if self._acts:
             await asyncio.wait(self._acts, timeout=_END_PATIENCE)
-        await _end_all(self._acts)
-        await _end_all(self._aside)  # what those may have left behind
+        await end_all(self._acts)
+        await end_all(self._aside)  # what those may have left behind
 
     async def alone(self, work: Callable[[], Awaitable[None]]) -> None:
         """Do it alone, and to its end even if whoever asked is gone: half a power cycle is a machine that is off."""
@@ -78,7 +78,8 @@ class Actions:
             _log.error("%s: %s", self._name, task.exception())
 
 
-async def _end_all(tasks: set[asyncio.Task[None]]) -> None:
+async def end_all(tasks: set[asyncio.Task[Any]]) -> None:
+    """End these, and wait until they have."""
     for task in list(tasks):
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

@@ -88,8 +88,6 @@ class RedfishClient:
 
     async def close(self) -> None:
         """Log out everywhere, as far as BMCs answer within a second or two, and close the connections."""
-        if not self._wire.opened:
-            return
         open_ones = {t.bmc.base: t for t in self._targets.values() if t.bmc.token or t.bmc.stale or t.bmc.ghosts}
         waiting = iter([target for target in open_ones.values() if not (target.bmc.dead or target.bmc.locked)])
         await asyncio.gather(*(self._log_out_all(waiting) for _ in range(64)))

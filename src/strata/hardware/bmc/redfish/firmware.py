@@ -67,7 +67,11 @@ async def update_firmware(
         raise BadRequest(f"it takes images of {most:.0f} bytes at most", where=f"{len(image)} bytes")
     where = path_of(target.bmc, update.get("MultipartHttpPushUri"))
     if where:
-        body = _in_parts(target, update, image, targets, apply_time)
+        parameters = {"Targets": list(targets), **_apply(target, update, apply_time, of="MultipartHttpPushUri")}
+        body = multipart(
+            ("UpdateParameters", "", "application/json", msgspec.json.encode(parameters)),
+            ("UpdateFile", "image.bin", OCTETS, image),
+        )
     elif where := path_of(target.bmc, update.get("HttpPushUri")):
         await _choose(client, target, update, targets, apply_time)
         body = Raw(image, OCTETS)
@@ -93,15 +97,6 @@ async def _fetch(
         body["Targets"] = list(targets)
     body |= _apply(target, told, apply_time)
     return begun(target, await client.request(target.address, "POST", where, body))
-
-
-def _in_parts(target: Target, update: Json, image: bytes, targets: Sequence[str], apply_time: str) -> Raw:
-    parameters: dict[str, object] = {
-        "Targets": list(targets),
-        **_apply(target, update, apply_time, of="MultipartHttpPushUri"),
-    }
-    return multipart(("UpdateParameters", "", "application/json", msgspec.json.encode(parameters)),
-                     ("UpdateFile", "image.bin", OCTETS, image))  # fmt: skip
 
 
 async def _choose(client: RedfishClient, target: Target, update: Json, targets: Sequence[str], apply_time: str) -> None:

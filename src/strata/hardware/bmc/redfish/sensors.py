@@ -119,7 +119,7 @@ async def _chassis(client: RedfishClient, target: Target, body: Json) -> Sequenc
         if not parts and sensed:
             parts = items(await read(older), name)
         for part in parts:
-            if (state := _state(part, kind)) is not None:
+            if (state := _as_state(reading(part, None, kind))) is not None:
                 found.append(_Told(part, state, name))
             if not sensed and (state is None or state.doubt != EMPTY):
                 found += await _measured(client, target, part, name)
@@ -140,12 +140,8 @@ async def _measured(client: RedfishClient, target: Target, part: Json, of: str) 
     return [_Told(told, one) for one in _excerpt(named, *_METRICS)]
 
 
-def _state(part: Json, kind: ReadingKind) -> Reading | None:
-    """How a part is, without any value; None where nobody says."""
-    return _as_state(reading(part, None, kind))
-
-
 def _as_state(told: Reading) -> Reading | None:
+    """How a part is, without any value; None where nobody says."""
     if told.doubt == EMPTY:
         return told
     return replace(told, value=None, doubt=STATE) if told.health is not None else None

@@ -83,16 +83,11 @@ class Wire:
         self.clock = clock
         self.requests = 0
         self._tls = tls
-        self._connections: Connections | None = None
+        self._connections = Connections(most=settings.connections, per_origin=settings.per_origin)
         self._http: aiohttp.ClientSession | None = None
         self._sockets: aiohttp.ClientSession | None = None
         self._smooth = 0.0  # running mean of how long reads take, and of how far they stray from it
         self._stray = 0.0
-
-    @property
-    def opened(self) -> bool:
-        """Whether anything was ever sent."""
-        return self._connections is not None or self._http is not None
 
     async def close(self) -> None:
         """Close the connections."""
@@ -100,9 +95,7 @@ class Wire:
         for session in (sockets, http):
             if session is not None:
                 await session.close()
-        if self._connections is not None:
-            await self._connections.close()
-            self._connections = None
+        await self._connections.close()
 
     def patience(self, bmc: Endpoint) -> float:
         """Seconds that a read may take: many times what reads take now, so that the dead do not hold up the rest.
@@ -128,7 +121,6 @@ class Wire:
 
         ``timeout`` 0: as long as such a request may take by the settings.
         """
-        connections = self._connections or self._open_connections()
         harmless = harmless or method == "GET"
         limit = timeout or (self.patience(bmc) if harmless else self.settings.timeout)
         self.requests += 1
@@ -137,7 +129,7 @@ class Wire:
         if body:
             head["Content-Type"] = body.kind
         try:
-            reply = await connections.send(
+            reply = await self._connections.send(
                 bmc.origin,
                 method,
                 bmc.path + path,
@@ -220,10 +212,6 @@ class Wire:
         if not harmless:
             return OutcomeUnknown(f"the connection broke during {request}", where=bmc.base)
         return DeviceError(f"the connection broke ({wrong})", node=bmc.base, request=request)
-
-    def _open_connections(self) -> Connections:
-        self._connections = Connections(most=self.settings.connections, per_origin=self.settings.per_origin)
-        return self._connections
 
     def _open(self) -> aiohttp.ClientSession:
         # For what goes on and on. How many there are is for those who open them to bound.
