@@ -63,7 +63,10 @@ def list_(session: Session, root: Path, view: ls.Listing) -> None:
     \b
     Example: strata accelerator list
     """
-    ls.show(session, HERE, [{"device": one.cdi, **_plain(one)} for one in _detect(root).devices], view)
+    import msgspec
+
+    rows: list[Json] = [{"device": one.cdi, **msgspec.to_builtins(one)} for one in _detect(root).devices]
+    ls.show(session, HERE, rows, view)
 
 
 @accelerator.command("health")
@@ -170,9 +173,3 @@ def _detect(root: Path) -> Found:
     from strata.jobs.accelerators.detection import detect
 
     return detect(root)
-
-
-def _plain(one: object) -> Json:
-    import msgspec
-
-    return msgspec.to_builtins(one)  # type: ignore[no-any-return]

@@ -191,7 +191,7 @@ class Cache:
     def _take_layout(self, folder: Path, chosen: oci.Descriptor) -> None:
         def take(blob: oci.Descriptor) -> None:
             if not self._shelf.blob(blob.digest).exists():
-                with _blob(folder, blob.digest).open("rb") as source:
+                with (folder / "blobs/sha256" / check_digest(blob.digest)).open("rb") as source:
                     self._shelf.add_stream(source, expect=blob.digest, most=MOST_BYTES)
 
         take(chosen)
@@ -270,7 +270,3 @@ def _locked(file: IO[bytes], how: int) -> bool:
 
 def _removed(image: Image) -> NotFound:
     return NotFound("was removed just now", where=image.reference, hint="try again: it is fetched anew")
-
-
-def _blob(folder: Path, digest: str) -> Path:
-    return folder / "blobs/sha256" / check_digest(digest)

@@ -21,7 +21,7 @@ import msgspec
 from strata.core.errors import NotFound, Refused
 from strata.jobs.accelerators.detection import detect
 from strata.jobs.containers.cache import Cache, Image
-from strata.jobs.containers.preparation import Start, User, start
+from strata.jobs.containers.preparation import User, start
 from strata.jobs.containers.records import Container
 from strata.jobs.containers.runtimes import check_abilities, require, runtime
 from strata.jobs.containers.runtimes.runtime import Content, Copy
@@ -56,11 +56,11 @@ def execute(
         if show:
             print(shlex.join(command))
             sys.exit(0)
-        files = _files(one.files(begun.ready, begun.argv), begun)
+        files = {**one.files(begun.ready, begun.argv), **dict.fromkeys(begun.places, b"")}
         told = {**environment, **one.variables(folder)}
         if files:
             write_files(Path(folder), files)
-            sys.exit(_status(_attended(program, command, told, held)))
+            sys.exit(_attended(program, command, told, held))
     os.execve(program, command, told)
 
 
@@ -87,10 +87,6 @@ def _passed_on(held: int) -> int:
     return held
 
 
-def _files(own: Mapping[str, Content], begun: Start) -> dict[str, Content]:
-    return {**own, **dict.fromkeys(begun.places, b"")}
-
-
 def write_files(folder: Path, files: Mapping[str, Content]) -> None:
     """Put what a runtime needs into the folder of a start."""
     for name, content in files.items():
@@ -105,7 +101,7 @@ def write_files(folder: Path, files: Mapping[str, Content]) -> None:
 
 
 def _attended(program: str, command: Sequence[str], environment: Mapping[str, str], held: int) -> int:
-    """Run it as a child, hand signals on to it, and wait."""
+    """Run it as a child, hand signals on to it, and wait; its status, as a shell has it."""
     process: subprocess.Popen[bytes] | None = None
     early: list[int] = []
 
@@ -124,7 +120,7 @@ def _attended(program: str, command: Sequence[str], environment: Mapping[str, st
         process.send_signal(one)
     ended = process.wait()
     end_orphans()
-    return ended
+    return 128 - ended if ended < 0 else ended
 
 
 def adopt_orphans() -> None:
@@ -139,10 +135,6 @@ def end_orphans() -> None:
         for pid in left:
             os.kill(int(pid), signal.SIGKILL)
             os.waitpid(int(pid), 0)
-
-
-def _status(ended: int) -> int:
-    return 128 - ended if ended < 0 else ended
 
 
 def _user() -> User:

@@ -62,7 +62,7 @@ def start(
     ready = Ready(
         asked=container,
         root=image.root if image else "",
-        reference=_plain(container.image),
+        reference=container.image.removeprefix("docker://"),  # as other runtimes write it
         binds=(*container.binds, *drivers),
         devices=assigned.devices(found) if found else (),
         env=env,
@@ -148,8 +148,3 @@ def _check_places(ready: Ready, root: Path, name: str) -> None:
                 where="binds",
                 hint="native, podman and apptainer can; or have the image made with such a folder",
             )
-
-
-def _plain(image: str) -> str:
-    """A reference as other runtimes write it."""
-    return image.removeprefix("docker://")

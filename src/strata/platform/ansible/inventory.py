@@ -49,7 +49,9 @@ def group_names(names: Iterable[str]) -> list[str]:
     called = [_identifier(name) for name in given]
     taken = Counter((*called, *_RESERVED))
     return [
-        word if taken[word] == 1 and not word.startswith(("role_", "arch_")) else f"{word}_{_digest(name)}"
+        word
+        if taken[word] == 1 and not word.startswith(("role_", "arch_"))
+        else f"{word}_{hashlib.sha256(name.encode()).hexdigest()[:8]}"
         for name, word in zip(given, called, strict=True)
     ]
 
@@ -57,10 +59,6 @@ def group_names(names: Iterable[str]) -> list[str]:
 def _identifier(name: str) -> str:
     word = _ODD.sub("_", name)
     return f"_{word}" if word[:1].isdigit() else word
-
-
-def _digest(name: str) -> str:
-    return hashlib.sha256(name.encode()).hexdigest()[:8]
 
 
 def _variables(node: Node, state: str, groups: list[str]) -> dict[str, Any]:

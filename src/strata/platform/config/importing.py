@@ -146,10 +146,7 @@ def _overlays(system: str, overlays: Iterable[Item]) -> dict[str, str]:
     for overlay in overlays:
         layer = str(overlay.get("layer", "site"))
         said: dict[str, Any] = {"kind": "overlay", "name": overlay["name"], "select": overlay["select"]}
-        for field in (*FIELDS, "vars"):
-            if field == "vars":
-                said |= {"vars": overlay["vars"]} if overlay.get("vars") else {}
-                continue
+        for field in FIELDS:
             entries = [
                 {name: value for name, value in one.items() if name != "place"} for one in overlay.get(field, ())
             ]
@@ -157,6 +154,7 @@ def _overlays(system: str, overlays: Iterable[Item]) -> dict[str, str]:
                 if field == "files" and entry.get("source"):
                     entry["source"] = _file_of(system, entry, found)
             said |= {field: entries} if entries else {}
+        said |= {"vars": overlay["vars"]} if overlay.get("vars") else {}
         documents.setdefault(f"systems/{system}" if layer == "system" else layer, []).append(_document(said))
     return found | {f"{folder}/overlay.yaml": "---\n".join(texts) for folder, texts in documents.items()}
 

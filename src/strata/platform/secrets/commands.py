@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections.abc import Callable
@@ -114,7 +115,7 @@ def encrypt(session: Session, name: str, select: str, uid: int, gid: int, file: 
              pass slurm/jwt | strata secret encrypt jwt --select ctl1 --uid 64030 > site/secrets/jwt.yaml
     """
     segment(name)
-    lines = [f"name: {name}", f"select: {_quoted(select)}"]
+    lines = [f"name: {name}", f"select: {json.dumps(select)}"]
     lines += [f"{field}: {number}" for field, number in (("uid", uid), ("gid", gid)) if number]
     armoured = "".join(f"  {line}\n" for line in _encrypted(session, file, whom).splitlines())
     for line in ("kind: secret", *lines, "age: |", *armoured.splitlines()):
@@ -236,9 +237,3 @@ def _encrypted(session: Session, file: Path, whom: str) -> str:
     if not value or len(value) > MOST:
         raise BadRequest(f"a secret has 1 to {MOST} bytes", where=str(file))
     return encrypted(value, [whom or session.client.get("/v1/secret-identity")["recipient"]])
-
-
-def _quoted(text: str) -> str:
-    import json
-
-    return json.dumps(text)

@@ -7,7 +7,6 @@ so, and a BMC that was made to restart its node.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -22,7 +21,7 @@ from strata.fleet.columns import Indices
 from strata.fleet.fleet import Fleet
 from strata.fleet.history import transitions
 from strata.fleet.history.transitions import Change
-from strata.fleet.tasks import all_cancelled
+from strata.fleet.recurring import Recurring
 from strata.power.capmc import staged
 from strata.power.capmc.service import CapmcService
 from strata.power.telemetry.columns import Uids
@@ -49,19 +48,28 @@ class CapmcBoots:
         self._due: set[int] = set()
         """Who has booted, and nobody was told yet."""
         self._next = 0
-        """The revision to follow the log from; 0: from now."""
-        self._woken = asyncio.Event()
-        self._tasks: list[asyncio.Task[None]] = []
+        """The revision to follow the log from."""
+        self._following = Recurring(
+            "boots", self._follow, lambda: _AGAIN, trouble="the log of transitions cannot be followed"
+        )
+        self._telling = Recurring(
+            "boots that are told of",
+            self._tell,
+            lambda: _AGAIN if self._due else None,
+            trouble="what nodes booted with could not be kept",
+        )
 
     async def start(self) -> None:
         await self._begin()
         self._fleet.controller.restarted.append(self._restarted)
-        self._tasks = [asyncio.create_task(work(), name=work.__qualname__) for work in (self._follow, self._tell)]
+        await self._following.start()
+        await self._telling.start()
 
     async def stop(self) -> None:
         if self._restarted in self._fleet.controller.restarted:
             self._fleet.controller.restarted.remove(self._restarted)
-        await all_cancelled(self._tasks)
+        await self._following.stop()
+        await self._telling.stop()
 
     async def _begin(self) -> None:
         self._next = await self._fleet.controller.store.revision() + 1
@@ -72,22 +80,15 @@ class CapmcBoots:
         self._fallen = set(registry.uids[down & registry.alive].tolist())
 
     async def _follow(self) -> None:
-        store = self._fleet.controller.store
-        while True:
-            try:
-                if not self._next:
-                    await self._begin()
-                stream = store.watch(transitions.PREFIX, start=self._next)
-                async with contextlib.aclosing(stream):  # type: ignore[type-var]
-                    async for events in stream:
-                        self._next = events[-1].revision + 1
-                        self._note(self._seen(events))
-            except Compacted:
-                log.warning("boots may have been missed: the log of transitions was not followed in time")
-                self._next = 0
-            except StrataError as error:
-                log.warning("the log of transitions cannot be followed", extra={"error": str(error)})
-                await asyncio.sleep(_AGAIN)
+        try:
+            stream = self._fleet.controller.store.watch(transitions.PREFIX, start=self._next)
+            async with contextlib.aclosing(stream):  # type: ignore[type-var]
+                async for events in stream:
+                    self._next = events[-1].revision + 1
+                    self._note(self._seen(events))
+        except Compacted:
+            log.warning("boots may have been missed: the log of transitions was not followed in time")
+            await self._begin()
 
     def _seen(self, events: Sequence[Event]) -> Iterable[int]:
         """Who has booted, as this controller saw it; what others saw come up, they tell."""
@@ -125,19 +126,16 @@ class CapmcBoots:
     def _note(self, uids: Iterable[int]) -> None:
         self._due.update(uids)
         if self._due:
-            self._woken.set()
+            self._telling.soon()
 
     async def _tell(self) -> None:
-        while True:
-            await self._woken.wait()
-            self._woken.clear()
-            due, self._due = self._due, set()
-            try:
+        due, self._due = self._due, set()
+        try:
+            if due:
                 await self._booted(np.array(sorted(due), dtype=np.int64))
-            except StrataError as error:
-                log.warning("what nodes booted with could not be kept", extra={"error": str(error)})
-                await asyncio.sleep(_AGAIN)
-                self._note(due)
+        except StrataError:
+            self._due |= due
+            raise
 
 
 def boots_of(capmc: CapmcService) -> CapmcBoots:

@@ -17,7 +17,7 @@ import msgspec
 from strata.api.raw_body import whole_body
 from strata.api.rights import WHO
 from strata.api.services import SERVICES, Limits
-from strata.core.errors import Denied, StrataError, Unauthenticated, Unavailable
+from strata.core.errors import StrataError, Unauthenticated, Unavailable
 from strata.core.input.decoding import UNREADABLE
 from strata.fleet.access.principal import Principal, Right
 from strata.fleet.services import Services
@@ -134,8 +134,6 @@ async def _body(receive: Receive, most: int, empty: str) -> dict[str, Any]:
 def _told(error: StrataError) -> Reply:
     """A schedulers' client tries again when it reads ``Internal server error``: said of what may pass, only."""
     text = str(error)[:_LONGEST]
-    if isinstance(error, Denied):
-        return reply(status=error.status, e=error.status, err_msg=text)
     if isinstance(error, Unavailable):
         return reply(status=503, e=503, err_msg=f"Internal server error: {text}")
     return reply(status=error.status, e=error.status, err_msg=text)

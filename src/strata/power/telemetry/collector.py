@@ -17,10 +17,10 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from strata.core.errors import DeviceError, StrataError, Unavailable
+from strata.core.errors import DeviceError, Unavailable
 from strata.fleet.controller.controller import Controller
 from strata.fleet.nodes.batches import batch_of
-from strata.fleet.tasks import cancelled
+from strata.fleet.recurring import Recurring
 from strata.power.series.records import METRICS, Samples, Uids
 from strata.power.series.series import Series
 from strata.power.telemetry.columns import PowerColumns
@@ -162,36 +162,29 @@ class Collector:
         self._series = series
         self._columns = columns
         self._told = told
-        self._task: asyncio.Task[None] | None = None
+        self._due = 0.0
+        self._sweeps = Recurring("power collector", self._sweep, self._pause, trouble="power was not measured")
+        self.start = self._sweeps.start
 
     @property
     def interval(self) -> float:
         """Seconds between two looks at a node, for the fleet as it is."""
         return self.settings.interval(len(self._nodes().uids))
 
-    async def start(self) -> None:
-        self._task = asyncio.create_task(self._run(), name="power collector")
-
     async def stop(self) -> None:
         """End, and let go of the source."""
-        await cancelled(self._task)
-        self._task = None
+        await self._sweeps.stop()
         await self._source.close()
 
-    async def _run(self) -> None:
-        loop = asyncio.get_running_loop()
-        due = loop.time()
-        while True:
-            interval = self.interval
-            await asyncio.sleep(max(0.0, due - loop.time()) + self.settings.jitter * interval * random.random())
-            try:
-                await self.sweep(0.8 * interval)
-            except StrataError as error:
-                log.warning("power was not measured", extra={"reason": str(error)})
-            except Exception:
-                # A device's nonsense in one sweep must not end all that come after it.
-                log.exception("a sweep over the power of nodes failed")
-            due = max(due + interval, loop.time())
+    async def _sweep(self) -> None:
+        self._due = self._due or asyncio.get_running_loop().time()
+        await self.sweep(0.8 * self.interval)
+
+    def _pause(self) -> float:
+        """Sweeps are an interval apart, whatever one takes, as far as it is no longer than that."""
+        now, interval = asyncio.get_running_loop().time(), self.interval
+        self._due = max(self._due + interval, now)
+        return self._due - now + self.settings.jitter * interval * random.random()
 
     async def sweep(self, limit: float) -> None:
         """Look at every node once."""
