@@ -144,7 +144,8 @@ PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
         process.wait()
 
     def runs_node(self, name: str) -> bool:
-        return name in self._nodes
+        """Whether its slurmd runs; it ends at once where somebody else has its port."""
+        return name in self._nodes and self._nodes[name].poll() is None
 
     def stop(self) -> None:
         """End slurmctld; jobs go on."""
