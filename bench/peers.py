@@ -251,10 +251,11 @@ async def _send(http: aiohttp.ClientSession, method: str, address: str, body: ob
 
 
 def _share_mb(pid: int) -> float:
-    """Memory of a process in MiB, its part of what it shares."""
-    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-        if line.startswith("Pss:"):
-            return int(line.split()[1]) / 1024
+    """Memory of a process in MiB, its part of what it shares; 0 of one that has ended meanwhile."""
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1]) / 1024
     return 0.0
 
 
