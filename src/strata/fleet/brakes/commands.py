@@ -6,7 +6,7 @@ import click
 
 from strata.cli import listing as ls
 from strata.cli.session import Session
-from strata.cli.words import complete_group, complete_node, items, segment
+from strata.cli.words import complete_group, complete_node, segment
 
 FIELDS = (
     ls.plain("scope"),
@@ -39,7 +39,7 @@ def freeze(
              strata freeze --list
     """
     if listing:
-        ls.show(session, FIELDS, items(session.client.get("/v1/freezes")), view)
+        ls.show(session, FIELDS, session.client.get("/v1/freezes")["items"], view)
         return
     if not reason:
         raise click.UsageError("say why with --reason (or --list the brakes that are on)")
