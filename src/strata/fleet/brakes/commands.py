@@ -45,10 +45,7 @@ def freeze(
         raise click.UsageError("say why with --reason (or --list the brakes that are on)")
     scope = _scope(group, node)
     answer = session.client.post("/v1/freezes", {"scope": scope, "reason": reason})
-    if view.json:
-        session.out.json(answer)
-    else:
-        session.out.line(f"frozen: {scope}. 'strata thaw{_options(group, node)}' lets it go on")
+    session.out.answer(view.json, answer, f"frozen: {scope}. 'strata thaw{_options(group, node)}' lets it go on")
 
 
 @click.command()
