@@ -14,7 +14,7 @@ import click
 from strata.cli import listing as ls
 from strata.cli.reading import read_text
 from strata.cli.session import Session
-from strata.cli.words import completer, items, segment
+from strata.cli.words import completer, segment
 
 if TYPE_CHECKING:
     from strata.cli.client import Json
@@ -59,7 +59,7 @@ class Named:
 
         @ls.listing(self._fields, sort=sort)
         def list_(session: Session, view: ls.Listing) -> None:
-            ls.show(session, self._fields, items(session.client.get(self._url)), view)
+            ls.show(session, self._fields, session.client.get(self._url)["items"], view)
 
         self._add("list", list_, does, example)
 

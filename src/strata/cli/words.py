@@ -150,16 +150,9 @@ def complete_job(ctx: click.Context, param: click.Parameter, incomplete: str) ->
     return _names(ctx, "/v1/jobs?all=true", incomplete, "{id}") or _names(ctx, "/v1/jobs", incomplete, "{id}")
 
 
-def items(body: object) -> list[Json]:
-    """The items of a listing, whether the API pages it or not."""
-    if isinstance(body, dict):
-        body = body.get("items", [])
-    return list(body) if isinstance(body, list) else []
-
-
 def _names(ctx: click.Context, path: str, prefix: str, form: str = "{name}") -> list[str]:
     """What ``path`` lists."""
-    names = [form.format_map(defaultdict(str, item)) for item in items(_answer(ctx, path))]
+    names = [form.format_map(defaultdict(str, item)) for item in _answer(ctx, path).get("items", ())]
     return [name for name in names if name.startswith(prefix)]
 
 

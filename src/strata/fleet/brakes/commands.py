@@ -6,7 +6,7 @@ import click
 
 from strata.cli import listing as ls
 from strata.cli.session import Session
-from strata.cli.words import complete_group, complete_node, items, segment
+from strata.cli.words import complete_group, complete_node, segment
 
 FIELDS = (
     ls.plain("scope"),
@@ -39,16 +39,13 @@ def freeze(
              strata freeze --list
     """
     if listing:
-        ls.show(session, FIELDS, items(session.client.get("/v1/freezes")), view)
+        ls.show(session, FIELDS, session.client.get("/v1/freezes")["items"], view)
         return
     if not reason:
         raise click.UsageError("say why with --reason (or --list the brakes that are on)")
     scope = _scope(group, node)
     answer = session.client.post("/v1/freezes", {"scope": scope, "reason": reason})
-    if view.json:
-        session.out.json(answer)
-    else:
-        session.out.line(f"frozen: {scope}. 'strata thaw{_options(group, node)}' lets it go on")
+    session.out.answer(view.json, answer, f"frozen: {scope}. 'strata thaw{_options(group, node)}' lets it go on")
 
 
 @click.command()

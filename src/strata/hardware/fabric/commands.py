@@ -8,7 +8,7 @@ import click
 
 from strata.cli import listing as ls
 from strata.cli.session import Session
-from strata.cli.words import complete_select, items, select_help
+from strata.cli.words import complete_select, select_help
 from strata.core.printable import clean
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def near(session: Session, select: tuple[str, ...], view: ls.Listing) -> None:
     \b
     Example: strata fabric near @compute
     """
-    ls.show(session, NEAR, items(session.client.get("/v1/fabric/near", {"select": " ".join(select) or "*"})), view)
+    ls.show(session, NEAR, session.client.get("/v1/fabric/near", {"select": " ".join(select) or "*"})["items"], view)
 
 
 def _tree(session: Session, found: Json) -> None:

@@ -14,7 +14,7 @@ from strata.cli.output import Output, many
 from strata.cli.reading import read_text
 from strata.cli.session import Session
 from strata.cli.times import WHEN, when
-from strata.cli.words import complete_node, complete_select, items, segment, select_help
+from strata.cli.words import complete_node, complete_select, segment, select_help
 from strata.hardware.alerts.commands import severity_colour
 
 if TYPE_CHECKING:
@@ -300,7 +300,7 @@ def history(session: Session, select: tuple[str, ...], since: float | None, limi
     Example: strata hardware history n00042 --since 30d
     """
     params = {"select": " ".join(select) or "*", "since": None if since is None else str(since), "limit": limit}
-    ls.show(session, CHANGES, items(session.client.get("/v1/hardware/history", params)), view)
+    ls.show(session, CHANGES, session.client.get("/v1/hardware/history", params)["items"], view)
 
 
 @click.command()
@@ -311,7 +311,7 @@ def conflicts(session: Session, view: ls.Listing) -> None:
     \b
     Example: strata hardware conflicts
     """
-    found = items(session.client.get("/v1/hardware/conflicts"))
+    found = session.client.get("/v1/hardware/conflicts")["items"]
     ls.show(session, CONFLICTS, found, view)
     exits.leave(exits.ERROR if found else 0)
 

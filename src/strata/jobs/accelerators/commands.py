@@ -10,7 +10,6 @@ import click
 from strata.cli import exits
 from strata.cli import listing as ls
 from strata.cli.session import Session
-from strata.cli.words import items
 
 if TYPE_CHECKING:
     from strata.cli.client import Json
@@ -166,7 +165,7 @@ def nodes(session: Session, view: ls.Listing) -> None:
     \b
     Example: strata accelerator nodes
     """
-    ls.show(session, FIELDS, items(session.client.get("/v1/accelerators")), view)
+    ls.show(session, FIELDS, session.client.get("/v1/accelerators")["items"], view)
 
 
 def _detect(root: Path) -> Found:

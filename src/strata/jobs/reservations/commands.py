@@ -9,7 +9,7 @@ import click
 from strata.cli import listing as ls
 from strata.cli.session import Session
 from strata.cli.times import DURATION, WHEN
-from strata.cli.words import items, segment
+from strata.cli.words import segment
 
 FIELDS = (
     ls.plain("target"),
@@ -38,7 +38,7 @@ def list_(session: Session, target: str | None, view: ls.Listing) -> None:
     Example: strata job reservation list
     """
     found = session.client.get("/v1/reservations", {"target": target})
-    ls.show(session, FIELDS, items(found), view)
+    ls.show(session, FIELDS, found["items"], view)
     for one in found["unread"]:
         session.out.note(f"{one['target']} does not answer: {one['trouble']}")
 

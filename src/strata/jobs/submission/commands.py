@@ -17,7 +17,7 @@ from strata.cli.output import Column, many, state_colour
 from strata.cli.reading import read_text
 from strata.cli.session import Session, pass_session
 from strata.cli.times import DURATION, span, when
-from strata.cli.words import complete_job, items, pairs, segment
+from strata.cli.words import complete_job, pairs, segment
 from strata.core.printable import shortened
 from strata.core.units import mebibytes, show_mebibytes, show_watts
 from strata.jobs.reservations.commands import reservation as reservation_group
@@ -235,7 +235,7 @@ def targets(session: Session, view: ls.Listing) -> None:
              strata job targets --columns target,limits
     """
     rows = []
-    for target in items(session.client.get("/v1/jobs/targets")):
+    for target in session.client.get("/v1/jobs/targets")["items"]:
         about = {"target": target["name"], **{field: target[field] for field in ("kind", "trouble", "limits")}}
         none = dict.fromkeys(("node_cores", "node_memory", "most_time", "nodes", "free_nodes"))
         queues = target["queues"] or [{"name": "-", "open": target["answers"], **none}]

@@ -16,7 +16,7 @@ from strata.cli.repository import has_layers
 from strata.cli.session import Session, pass_session
 from strata.cli.times import span, when
 from strata.cli.waiting import arrival, wait_options
-from strata.cli.words import complete_node, items, segment
+from strata.cli.words import complete_node, segment
 from strata.core.errors import BadRequest
 from strata.platform.delivery.commands import drift, render
 
@@ -170,10 +170,10 @@ def _held(session: Session, system: str) -> dict[str, str]:
     client = session.client
     nodes = client.pages("/v1/nodes", {"fields": ",".join(("name", *NODE_FIELDS))})
     try:
-        personalities = items(client.get("/v1/personalities"))
+        personalities = client.get("/v1/personalities")["items"]
     except Unavailable:
         personalities = []  # of a service without the provisioning layer
-    groups, desires = items(client.get("/v1/groups")), items(client.get("/v1/documents"))
+    groups, desires = client.get("/v1/groups")["items"], client.get("/v1/documents")["items"]
     kept = {kind: found for kind in KEPT if (found := _kept(client, kind))}
     try:
         held = client.post("/v1/config/export")
@@ -195,7 +195,7 @@ def _kept(client: Client, kind: KeptKind) -> list[Mapping[str, Any]]:
         return []
     try:
         found = client.get(room.listed)
-        listed = items(found) if "items" in found else [found]
+        listed = found.get("items", [found])
         if room.apart:
             listed = [client.get(f"{room.listed}/{segment(item['name'])}") for item in listed]
     except (NotFound, Unavailable):

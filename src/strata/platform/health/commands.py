@@ -13,7 +13,7 @@ from strata.cli.named import Named
 from strata.cli.output import many
 from strata.cli.session import Session
 from strata.cli.times import DURATION, when
-from strata.cli.words import complete_select, items, no_blank, select_help
+from strata.cli.words import complete_select, no_blank, select_help
 
 if TYPE_CHECKING:
     from strata.cli.client import Json
@@ -94,7 +94,7 @@ def nodes(session: Session, select: tuple[str, ...], view: ls.Listing) -> None:
     Example: strata health nodes @compute --match health=failing
     """
     found = session.client.get("/v1/node-health", {"select": " ".join(select) or "*"})
-    ls.show(session, NODE_FIELDS, items(found), view)
+    ls.show(session, NODE_FIELDS, found["items"], view)
 
 
 @select_help
@@ -107,7 +107,7 @@ def check(session: Session, select: tuple[str, ...], as_json: bool) -> None:
     \b
     Example: strata health check 'n[1-4]'
     """
-    found = items(session.client.post("/v1/node-health/check", {"select": " ".join(select)}))
+    found = session.client.post("/v1/node-health/check", {"select": " ".join(select)})["items"]
     if as_json:
         session.out.json(found)
     else:

@@ -11,7 +11,7 @@ from strata.cli.named import Named
 from strata.cli.output import many
 from strata.cli.session import Session
 from strata.cli.times import when
-from strata.cli.words import complete_select, items, pairs, segment
+from strata.cli.words import complete_select, pairs, segment
 
 if TYPE_CHECKING:
     from strata.cli.client import Json
@@ -140,7 +140,7 @@ def nodes(session: Session, name: str, select: tuple[str, ...], view: ls.Listing
     Example: strata workload nodes slurm @rack12 --match workload=out
     """
     found = session.client.get(f"/v1/workloads/{segment(name)}/nodes", params={"select": " ".join(select)})
-    ls.show(session, NODE_FIELDS, items(found), view)
+    ls.show(session, NODE_FIELDS, found["items"], view)
 
 
 @workload.command()

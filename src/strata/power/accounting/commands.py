@@ -12,7 +12,7 @@ from strata.cli import listing as ls
 from strata.cli.output import many
 from strata.cli.session import Session, pass_session
 from strata.cli.times import WHEN, span, when
-from strata.cli.words import items, segment
+from strata.cli.words import segment
 from strata.power.telemetry.commands import joules, watts
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def jobs(session: Session, user: str, since: float, running: bool, limit: int, v
     Example: strata energy jobs --user ada --sort -energy
     """
     asked = {"user": user, "since": f"{since:.0f}", "running": running or None, "limit": limit}
-    ls.show(session, JOBS, items(session.client.get("/v1/power/jobs", asked)), view)
+    ls.show(session, JOBS, session.client.get("/v1/power/jobs", asked)["items"], view)
 
 
 @click.command()

@@ -10,7 +10,6 @@ import click
 from strata.cli import listing as ls
 from strata.cli.named import Named
 from strata.cli.session import Session
-from strata.cli.words import items
 from strata.core.units import many
 from strata.power.telemetry.commands import watts
 
@@ -53,7 +52,7 @@ def list_(session: Session, view: ls.Listing) -> None:
     Example: strata power policy list
     """
     found = session.client.get("/v1/power/policies")
-    ls.show(session, FIELDS, items(found), view)
+    ls.show(session, FIELDS, found["items"], view)
     if not view.json:
         session.out.note(_standing(found["site"]))
 

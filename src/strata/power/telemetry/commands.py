@@ -13,7 +13,7 @@ from strata.cli import listing as ls
 from strata.cli.output import many
 from strata.cli.session import Session
 from strata.cli.times import DURATION, WHEN, span, when
-from strata.cli.words import complete_select, items, no_blank, select_help
+from strata.cli.words import complete_select, no_blank, select_help
 
 if TYPE_CHECKING:
     from strata.cli.client import Json
@@ -90,7 +90,7 @@ def show(session: Session, select: tuple[str, ...], view: ls.Listing) -> None:
         ls.show(session, NODES, found, view)
         return
     system = session.client.get("/v1/power/system")
-    cabinets = items(session.client.get("/v1/power/cabinets"))
+    cabinets = session.client.get("/v1/power/cabinets")["items"]
     if view.json:
         session.out.json({"system": system, "cabinets": cabinets})
         return
@@ -125,7 +125,7 @@ def top(session: Session, select: tuple[str, ...], count: int, by: str, lowest: 
     """
     order = by if lowest else f"-{by}"
     found = session.client.get("/v1/power/nodes", {"select": " ".join(select) or "*", "sort": order, "limit": count})
-    ls.show(session, NODES, items(found), view)
+    ls.show(session, NODES, found["items"], view)
 
 
 @select_help

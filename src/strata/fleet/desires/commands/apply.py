@@ -17,7 +17,6 @@ from strata.cli.output import Column, many
 from strata.cli.repository import OfRepository, of_repository
 from strata.cli.session import Session
 from strata.cli.waiting import arrival, wait_options
-from strata.cli.words import items
 
 if TYPE_CHECKING:
     from strata.cli.client import Json
@@ -101,7 +100,7 @@ def _warn(session: Session, bundle: Bundle, changes: list[Json]) -> None:
         return
     import difflib
 
-    known = [str(group["name"]) for group in items(session.client.get("/v1/groups"))]
+    known = [str(group["name"]) for group in session.client.get("/v1/groups")["items"]]
     known += [str(group["name"]) for group in bundle.groups]
     for name, group in missing:
         near = difflib.get_close_matches(group, known, n=1, cutoff=0.7)

@@ -13,7 +13,7 @@ from strata.cli.options import Watts
 from strata.cli.output import Column, many
 from strata.cli.session import Session
 from strata.cli.waiting import arrival
-from strata.cli.words import complete_node, complete_select, items, no_blank, segment, select_help
+from strata.cli.words import complete_node, complete_select, no_blank, segment, select_help
 from strata.core.texts import NODE_NAME
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def show_of_each(
     kind: str = "",
 ) -> None:
     """List the ``part`` of every selected node, or what of it is of a ``kind``; exit code 1 if none could be read."""
-    found = items(session.client.get(path, {"select": " ".join(select)}))
+    found = session.client.get(path, {"select": " ".join(select)})["items"]
     rows: list[Json] = []
     for node in found:
         if node["trouble"]:
@@ -226,7 +226,7 @@ def limits(
         body = {"select": " ".join(select), "watts": watts, "limit": limit}
         send(session, "/v1/bmc/limits", body, "uncapped" if clear else f"capped to {watts:g} W", as_json=view.json)
         return
-    ls.show(session, LIMITS, items(session.client.get(f"{one(select, 'what can be capped')}/limits")), view)
+    ls.show(session, LIMITS, session.client.get(f"{one(select, 'what can be capped')}/limits")["items"], view)
 
 
 @select_help

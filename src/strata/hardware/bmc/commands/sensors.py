@@ -6,7 +6,7 @@ import click
 
 from strata.cli import listing as ls
 from strata.cli.session import Session
-from strata.cli.words import items, segment, select_help
+from strata.cli.words import segment, select_help
 from strata.hardware.alerts.commands import severity_colour
 from strata.hardware.bmc.commands.bmc import NODE, SELECT, number, show_of_each
 
@@ -61,4 +61,4 @@ def log(session: Session, node: str, after: str, limit: int, view: ls.Listing) -
     Example: strata hardware log n7
     """
     found = session.client.get(f"/v1/nodes/{segment(node)}/bmc/log", {"after": after, "limit": limit})
-    ls.show(session, ENTRIES, items(found), view)
+    ls.show(session, ENTRIES, found["items"], view)

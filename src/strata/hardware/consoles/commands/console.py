@@ -9,7 +9,7 @@ import click
 from strata.cli import listing as ls
 from strata.cli.session import Session, pass_session
 from strata.cli.times import WHEN, when
-from strata.cli.words import complete_select, items, no_blank, segment, select_help
+from strata.cli.words import complete_select, no_blank, segment, select_help
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -83,7 +83,7 @@ def console(
     """
     if list_:
         view = ls.Listing(as_json, (), "", ())
-        ls.show(session, FIELDS, items(session.client.get("/v1/consoles", {"select": " ".join(select)})), view)
+        ls.show(session, FIELDS, session.client.get("/v1/consoles", {"select": " ".join(select)})["items"], view)
     elif text:
         query = {"text": text, "select": " ".join(select), "regex": regex or None, "limit": limit}
         times = {name: None if at is None else f"{at:f}" for name, at in (("since", since), ("until", until))}
@@ -108,12 +108,12 @@ def console(
 
 
 def _tail(session: Session, node: str, count: int) -> list[Json]:
-    return items(session.client.get(f"/v1/nodes/{segment(node)}/console", {"lines": count}))
+    return list(session.client.get(f"/v1/nodes/{segment(node)}/console", {"lines": count})["items"])
 
 
 def _kept(session: Session, node: str, dump: str) -> list[Json]:
     excerpt = dump.removeprefix(f"console:{node}:")
-    return items(session.client.get(f"/v1/nodes/{segment(node)}/console/dumps/{segment(excerpt)}"))
+    return list(session.client.get(f"/v1/nodes/{segment(node)}/console/dumps/{segment(excerpt)}")["items"])
 
 
 def _followed(session: Session, node: str, count: int) -> Iterator[Json]:

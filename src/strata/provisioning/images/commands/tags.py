@@ -11,7 +11,7 @@ from strata.cli import listing as ls
 from strata.cli.output import Column, many
 from strata.cli.session import LONG, Session
 from strata.cli.times import DURATION, when
-from strata.cli.words import complete_image, items, segment
+from strata.cli.words import complete_image, segment
 
 if TYPE_CHECKING:
     from strata.cli.client import Json
@@ -61,7 +61,7 @@ def list_(session: Session, view: ls.Listing) -> None:
     \b
     Example: strata image list --sort -size
     """
-    found = items(session.client.get("/v1/images"))
+    found = session.client.get("/v1/images")["items"]
     several = any(len(item["on"]) + len(item["not_on"]) > 1 for item in found)
     fields = [field._replace(shown=field.shown or (several and field.name == "controllers")) for field in FIELDS]
     ls.show(session, fields, found, view)
