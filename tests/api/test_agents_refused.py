@@ -58,9 +58,10 @@ async def test_a_revoked_certificate_is_a_fact_at_once_and_not_when_the_node_is_
         async with running(agent):
             await until(lambda: site.fact(name, "identity") == "issued")
             boot = SimpleNamespace(
-                cut_off=site.hub.begins_anew,
                 asked=lambda name: SimpleNamespace(script=0.0),
-                questions=SimpleNamespace(attached=site.hub.attached, held=lambda name: False),
+                questions=SimpleNamespace(
+                    attached=site.hub.attached, held=lambda name: False, begun=site.hub.begins_anew
+                ),
             )
             control = BootControl(site.service, cast("Any", boot), cast("Any", None), cast("Any", identity))
             status = await control.revoke(LOCAL_ADMIN, name)

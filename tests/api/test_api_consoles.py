@@ -66,7 +66,7 @@ async def test_an_operator_types_at_a_console_and_a_viewer_does_not(site: Site) 
     async with site.real.client() as client:
         closed = await client.post(path, json=keys)
         assert closed.status_code == 409 and "its console is not open" in closed.json()["detail"]
-        capture._status[node] = Status(way="socket", connected=True)
+        capture.status[node] = Status(way="socket", connected=True)
         capture._keys[node] = SimpleNamespace(put_nowait=typed.append)  # type: ignore[assignment]
         for _ in range(3):
             assert (await client.post(path, json=keys)).status_code == 204
