@@ -634,6 +634,8 @@ def test_machines_are_added_as_the_page_says(cluster: Cluster, jobs: Jobs):
     one_more, as_many = taken_from_pages(
         "tests/system/test_virtual_cluster_slurm.py::test_machines_are_added_as_the_page_says"
     )
+    (cluster.state / "site/mine.yaml").write_text("kind: group\nname: mine\nmembers: n0001\n")
+
     cluster.typed([one_more])
     cluster.eventually("it runs jobs", lambda: jobs.states() == dict.fromkeys((*BOTH, "n0003"), "idle"), CHANGE)
 
@@ -642,7 +644,7 @@ def test_machines_are_added_as_the_page_says(cluster: Cluster, jobs: Jobs):
     there = (*BOTH, "n0003", "n0004")
     cluster.eventually("all run jobs", lambda: jobs.states() == dict.fromkeys(there, "idle"), CHANGE)
     assert [node["name"] for node in cluster.json("node", "list", "@compute")] == list(there)
-    assert cluster.json("config", "status")["nodes"] == 4
+    assert cluster.json("config", "status")["nodes"] == 2, "somebody has changed the repository: it is left alone"
 
 
 def by_capmc(cluster: Cluster, program: Path, call: str) -> None:
