@@ -91,6 +91,18 @@ def test_the_two_configurations_of_slurm_differ_in_where_its_controller_is(tmp_p
     assert any(line.startswith("NodeName=n[0001-0003] NodeAddr=10.77.0.[11-13] ") for line in inside)
 
 
+def test_what_slurms_daemons_say_they_are_is_in_a_folder_of_their_own(tmp_path: Path) -> None:
+    """A slurmdbd ends the one that its pid file names, also another cluster's."""
+    folder = tmp_path / up_slurm.FOLDER
+    (folder / up_slurm.DATABASE).mkdir(parents=True)
+    up_slurm._configure(folder, chassis(tmp_path))
+    for name, line in (
+        ("slurmdbd.conf", f"PidFile={folder}/slurmdbd.pid"),
+        (up_slurm.CONF, f"SlurmctldPidFile={folder}/slurmctld.pid"),
+    ):
+        assert line in (folder / up_slurm.INSIDE / name).read_text().splitlines()
+
+
 def test_the_key_is_made_once_and_only_root_reads_it(tmp_path: Path) -> None:
     folder = tmp_path / up_slurm.FOLDER
     up_slurm._make_key(folder)

@@ -273,7 +273,9 @@ def _cluster(folder: Path, chassis: Description, address: str) -> Cluster:
     )
     names = tuple(machine.name for machine in chassis.nodes)
     host, secret = socket.gethostname().partition(".")[0], folder / DATABASE / accounting.SECRET
-    kept = AccountingSpec(host=host, address=address, secret=str(secret), settings={"LogFile": ""})
+    # A slurmdbd ends whoever is named in its pid file: each cluster of this machine has its own.
+    own = {"LogFile": "", "PidFile": str(folder / "slurmdbd.pid")}
+    kept = AccountingSpec(host=host, address=address, secret=str(secret), settings=own)
     return Cluster(
         name="strata",
         controllers=(f"{host}({address})",),
