@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from strata.cli import listing as ls
-from strata.cli.session import Session, pass_session
-from strata.cli.words import items, segment
+from strata.cli.session import Session
+from strata.cli.words import segment
 
 FIELDS = (ls.plain("node"), ls.plain("text"))
 
@@ -18,26 +18,24 @@ def note() -> None:
 
 @note.command("list")
 @ls.listing(FIELDS, sort="node")
-@pass_session
 def list_(session: Session, view: ls.Listing) -> None:
     """List the notes.
 
     \b
     Example: strata note list
     """
-    ls.show(session, FIELDS, items(session.client.get("/v1/notes")), view)
+    ls.show(session, FIELDS, session.client.get("/v1/notes")["items"], view)
 
 
 @note.command()
 @click.argument("node")
 @click.argument("text")
 @ls.json_option
-@pass_session
 def put(session: Session, node: str, text: str, as_json: bool) -> None:
     """Write down TEXT about NODE.
 
     \b
     Example: strata note put n0042 'fan 3 rattles'
     """
-    found = session.client.request("PUT", f"/v1/notes/{segment(node)}", body={"text": text}).body
+    found = session.client.put(f"/v1/notes/{segment(node)}", {"text": text})
     session.out.answer(as_json, found, f"noted of {found['node']}: {found['text']}")
