@@ -14,7 +14,7 @@ from strata.store.memory import MemoryStore
 from support.pure_fleet import BUILT_IN
 
 
-@pytest.mark.parametrize(("took", "pause"), [(0.0, STEP_GAP), (0.05, 0.15), (10.0, 0.25)])
+@pytest.mark.parametrize(("took", "pause"), [(0.0, STEP_GAP), (0.05, 0.1), (10.0, 0.25)])
 async def test_a_long_step_is_followed_by_a_long_pause_which_has_an_end(
     monkeypatch: pytest.MonkeyPatch, took: float, pause: float
 ) -> None:

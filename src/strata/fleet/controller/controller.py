@@ -49,7 +49,7 @@ log = logging.getLogger(__name__)
 
 STEP_GAP = 0.02
 """Seconds between steps at the least: what arrives together is handled together."""
-_GAPS, _LONGEST_GAP = 3.0, 0.25
+_GAPS, _LONGEST_GAP = 2.0, 0.25
 """After a step there is a pause so many times as long as it took, up to so many seconds: others have their turn."""
 
 BATCHES_AT_ONCE = 8
