@@ -23,7 +23,8 @@ from measure import Figures, arguments, cpu_seconds, main, say, scratch, show
 from strata.api.nginx import Nginx, find_nginx, free_port
 from strata.api.nginx_config import FrontDoor
 from strata.api.web_account import web_account
-from strata.fleet.access.authority import Authority, write_private
+from strata.core.host.private_file import write_private
+from strata.fleet.access.authority import Authority
 from strata.provisioning.images.shelf import Shelf
 
 CLIENTS = (1, 2, 4, 8)

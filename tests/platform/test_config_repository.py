@@ -100,6 +100,21 @@ def test_what_is_wanted_of_a_node_is_explained_by_the_same_order() -> None:
     assert one["desire os"].place.startswith("systems/main/d.yaml, line 8, column 11")
 
 
+def test_what_a_document_says_that_is_not_there_counts_for_nothing_in_later_layers() -> None:
+    found = read(
+        {
+            "site/n.yaml": "kind: nodes\nnodes: n[1-2]\n",
+            "site/d.yaml": "kind: desire\nname: d\nabsent: true\nselect: '*'\npriority: 7\nset: {image: v9}\n---\n"
+            "kind: group\nname: g\nabsent: true\nmembers: n2\ndescription: old\n",
+            "systems/main/d.yaml": "kind: desire\nname: d\nselect: n1\nset: {power: on}\n---\n"
+            "kind: group\nname: g\nmembers: n1\n",
+        }
+    )
+    [desire], [group] = found.desires, found.groups
+    assert (desire.select, desire.set, desire.priority != 7) == ("n1", {"power": ("on",)}, True)
+    assert (group.members, group.description) == ("n1", "")
+
+
 def test_a_priority_that_is_given_is_the_one_that_counts() -> None:
     text = 'kind: desire\nname: a\nselect: "*"\nset: {power: on}\npriority: 7\n'
     assert [desire.priority for desire in read({"a.yaml": text}).desires] == [7]

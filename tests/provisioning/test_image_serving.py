@@ -14,7 +14,8 @@ import pytest
 from strata.api.nginx import Nginx, free_port
 from strata.api.nginx_config import FrontDoor
 from strata.api.web_account import web_account
-from strata.fleet.access.authority import Authority, Issued, write_private
+from strata.core.host.private_file import write_private
+from strata.fleet.access.authority import Authority, Issued
 from strata.fleet.access.principal import RIGHTS
 from strata.provisioning.images.shelf import Shelf
 

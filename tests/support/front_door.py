@@ -10,7 +10,8 @@ from strata.api.nginx import Nginx, free_port
 from strata.api.nginx_config import FrontDoor
 from strata.api.server import ApiServer
 from strata.api.services import FrontSecret
-from strata.fleet.access.authority import Authority, write_private
+from strata.core.host.private_file import write_private
+from strata.fleet.access.authority import Authority
 from strata.fleet.access.credentials import Authenticator
 from strata.fleet.access.principal import Role
 from strata.fleet.services import Services

@@ -16,8 +16,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from strata.core.host.private_file import write_private
 from strata.core.units import Seconds
-from strata.fleet.access.authority import write_private
 from strata.fleet.access.credentials import Authenticator
 from strata.fleet.access.principal import LOCAL_ADMIN
 from strata.fleet.access.records import TokenRequest

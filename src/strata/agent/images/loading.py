@@ -30,7 +30,7 @@ class Loader:
     def load(self, release: Release, mode: str, cancelled: Callable[[], bool]) -> None:
         """Check a release and fetch what its mode needs before it can be mounted."""
         key = key_of(release, mode)
-        held = (self._paths.mounts / key).is_mount() or (self._paths.images / f"{key}.squashfs").exists()
+        held = os.path.ismount(self._paths.mounts / key) or (self._paths.images / f"{key}.squashfs").exists()
         self._trust.check(release, held)
         if held:
             return

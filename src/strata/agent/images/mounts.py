@@ -41,13 +41,13 @@ def run_tool(*command: str) -> None:
 
 def unmount(path: Path) -> None:
     """Take a mount away; one that is busy goes when its last user does."""
-    if path.is_mount():
+    if os.path.ismount(path):
         run_tool("umount", "-l", str(path))
 
 
 def image_store(paths: Paths) -> Path:
     """The memory that holds whole images: a file system of its own, so that a full one hurts nothing else."""
-    if not paths.images.is_mount():
+    if not os.path.ismount(paths.images):
         paths.images.mkdir(parents=True, exist_ok=True, mode=0o700)
         run_tool("mount", "-t", "tmpfs", "-o", f"size={_IMAGES_SHARE},mode=0700", "tmpfs", str(paths.images))
     return paths.images
@@ -61,7 +61,7 @@ def key_of(release: Release, mode: str) -> str:
 def mount_whole(paths: Paths, key: str) -> Path:
     """Mount an image that lies in memory whole."""
     target = paths.mounts / key
-    if not target.is_mount():
+    if not os.path.ismount(target):
         target.mkdir(parents=True, exist_ok=True)
         image = image_store(paths) / f"{key}.squashfs"
         run_tool("mount", "-t", "squashfs", "-o", "loop,ro,nodev", str(image), str(target))
@@ -73,7 +73,7 @@ def mount_on_demand(paths: Paths, key: str, release: Release, digests: bytes, co
     from .nbd import free_device
 
     target = paths.mounts / key
-    if target.is_mount():
+    if os.path.ismount(target):
         if image_server(paths, key) is not None:
             return target
         detach(paths, key)

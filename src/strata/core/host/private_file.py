@@ -33,9 +33,12 @@ def _written(path: Path, data: bytes, mode: int) -> Path:
     part.unlink(missing_ok=True)
     handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
     try:
-        os.fchmod(handle, mode)
-        os.write(handle, data)
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        with os.fdopen(handle, "wb") as file:
+            os.fchmod(handle, mode)
+            file.write(data)
+            file.flush()
+            os.fsync(handle)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
     return part

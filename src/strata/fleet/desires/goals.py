@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from strata.core.distinct import among
 from strata.core.model import UNKNOWN, Model
@@ -18,8 +17,6 @@ from strata.fleet.desires.overrides import Overrides, Uids
 
 RULES_OUT = 2
 """The code of a desire that leaves no room for another variable's; 1 is that of any other desire."""
-_NOW = np.iinfo(np.int64).max
-"""The revision of what would be set now."""
 
 
 class GoalColumn(Coded[ValueSet]):
@@ -97,24 +94,27 @@ def resolve(
     variable = column.variable
     if variable not in newest and precedence.rules_out(newest, variable):
         return np.zeros(len(nodes), dtype=np.int32)
-    table = [0, *(column.intern(one.document.set.get(variable, ())) for one in documents)]
-    codes = np.array(table, dtype=np.int32)[_last_document(variable, documents, precedence, nodes)]
+    codes = np.zeros(len(nodes), dtype=np.int32)
+    for standing in documents:
+        wanted = standing.document.set
+        if variable in wanted:
+            codes[standing.mask[nodes]] = column.intern(wanted[variable])
+        elif precedence.rules_out(wanted, variable):
+            codes[standing.mask[nodes]] = 0
     if variable in newest:
-        own = np.full(len(nodes), column.intern(newest[variable]), dtype=np.int32)
-        since = np.full(len(nodes), _NOW, dtype=np.int64)
+        own, since = np.full(len(nodes), column.intern(newest[variable]), dtype=np.int32), None
     else:
         own = overrides.codes(variable, uids, column.intern)
-        since = overrides.revisions(variable, uids) if own.any() else np.zeros(len(nodes), dtype=np.int64)
+        since = overrides.revisions(variable, uids) if own.any() else None
     for leader in precedence.leaders(variable):
         if leader in newest:
             continue
         said = overrides.codes(leader, uids, precedence.judge(leader, variable))
         moot = said == RULES_OUT
-        if moot.any():
+        if since is not None and moot.any():
             own[moot & (overrides.revisions(leader, uids) > since)] = 0
-        judged = [False, *(precedence.rules_out(one.about(leader), variable) for one in documents)]
-        if any(judged):
-            ruled = (said == 0) & np.array(judged)[_last_document(leader, documents, precedence, nodes)]
+        if any(precedence.rules_out(one.about(leader), variable) for one in documents):
+            ruled = (said == 0) & _ruled_out(variable, leader, documents, precedence, nodes)
             moot |= ruled
             own[ruled & ~among(own, _strikes(column, leader, precedence))] = 0
         codes[moot] = 0
@@ -127,16 +127,15 @@ def _strikes(column: GoalColumn, leader: str, precedence: Precedence) -> list[in
     return [code for code, values in enumerate(column.table) if leader in precedence.moot(variable, values)]
 
 
-def _last_document(
-    variable: str, documents: Sequence[Standing], precedence: Precedence, nodes: Indices
-) -> npt.NDArray[np.intp]:
-    """Which document has the last word about a variable, counted from 1 on; 0: none says anything of it, or one that
-    came later leaves no room for it."""
-    last = np.zeros(len(nodes), dtype=np.intp)
-    for at, standing in enumerate(documents, 1):
+def _ruled_out(
+    variable: str, leader: str, documents: Sequence[Standing], precedence: Precedence, nodes: Indices
+) -> Mask:
+    """For which nodes the last word of the documents about ``leader`` leaves no room for ``variable``."""
+    ruled = np.zeros(len(nodes), dtype=np.bool_)
+    for standing in documents:
         wanted = standing.document.set
-        if variable in wanted:
-            last[standing.mask[nodes]] = at
-        elif precedence.rules_out(wanted, variable):
-            last[standing.mask[nodes]] = 0
-    return last
+        if leader in wanted:
+            ruled[standing.mask[nodes]] = precedence.rules_out(standing.about(leader), variable)
+        elif precedence.rules_out(wanted, leader):
+            ruled[standing.mask[nodes]] = False
+    return ruled

@@ -12,6 +12,7 @@ from strata.core import intset
 from strata.core.errors import BadRequest, Conflict
 from strata.core.node import Group, Node, check_group_name
 from strata.fleet.desires.documents import DesireDocument
+from strata.fleet.desires.edits import PREFIX as DOCUMENTS
 from strata.fleet.desires.records import Applied, ApplyReport
 from strata.fleet.groups.records import GroupStatement
 from strata.fleet.nodes.records import NodeStatement
@@ -48,7 +49,8 @@ class BundleEdits(WholeEdits):
                 raise BadRequest("given twice", where=f"document {document.name}")
             wanted[document.name] = self.checked_document(document, author)
         for _ in range(ATTEMPTS):
-            await self.registry.reached(await self.store.revision())
+            standing = (await self.store.range(DOCUMENTS)).entries
+            await self.registry.reached(max((entry.modified for entry in standing), default=0))
             seen = self.registry.revision
             described = self.stated(nodes)
             numbered = _numbered(described, self.registry)
@@ -77,6 +79,7 @@ class BundleEdits(WholeEdits):
             except Conflict as conflict:
                 if "/" not in conflict.where:
                     raise  # no key: that is how it is, and not somebody who was faster
+                await self.registry.reached(conflict.revision)
         raise too_contended("what is applied")
 
     def _grouped(self, groups: Sequence[GroupStatement], fleet: Trial) -> dict[str, Group]:

@@ -151,7 +151,8 @@ class WholeEdits(NodeEdits, GroupEdits, DesireEdits):
                 ops.append(Delete(key))
                 continue
             check_group_name(name)
-            uids = np.fromiter((self._uid(one, fresh, gone, name) for one in wanted.members), dtype=np.int64)
+            there = self.registry.uids
+            uids = np.fromiter((self._uid(one, there, fresh, gone, name) for one in wanted.members), dtype=np.int64)
             group = Group(name=name, members=intset.pack(np.sort(uids)), description=wanted.description)
             ops.append(Put(key, encode(group)))
         away = intset.pack(np.sort(np.fromiter(gone.values(), dtype=np.int64)))
@@ -162,9 +163,9 @@ class WholeEdits(NodeEdits, GroupEdits, DesireEdits):
                 ops.append(Put(f"group/{name}", encode(msgspec.structs.replace(group, members=left))))
         return ops
 
-    def _uid(self, name: str, fresh: Mapping[str, int], gone: Mapping[str, int], group: str) -> int:
+    def _uid(self, name: str, there: rows.Uids, fresh: Mapping[str, int], gone: Mapping[str, int], group: str) -> int:
         index = self.registry.find(name)
-        uid = fresh.get(name, int(self.registry.uids[index]) if index >= 0 else -1)
+        uid = fresh.get(name, int(there[index]) if index >= 0 else -1)
         if uid < 0 or name in gone:
             why = "would not be there any more" if name in gone else "is not there"
             raise BadRequest(f"node {name[:80]} {why}", where=f"group {group}", hint="add the node, or leave it out")

@@ -355,6 +355,7 @@ class Repository:
                 gone = document.absent
                 if gone:
                     merged = {}
+                    continue
                 for field in document.__struct_fields__:
                     if field not in ("kind", "name", "absent") and (value := getattr(document, field)) is not UNSET:
                         merged[field] = {**merged.get(field, {}), **value} if field == "set" else value

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 import numpy as np
 
 from strata.core import intset
-from strata.core.errors import Compacted, StrataError
+from strata.core.errors import Compacted
 from strata.core.model import ABSENT, UNKNOWN
 from strata.fleet.access.principal import Principal
 from strata.fleet.columns import Indices
@@ -133,7 +133,7 @@ class CapmcBoots:
         try:
             if due:
                 await self._booted(np.array(sorted(due), dtype=np.int64))
-        except StrataError:
+        except BaseException:
             self._due |= due
             raise
 

@@ -190,17 +190,19 @@ def _counters(
     zone: dt.tzinfo,
 ) -> bytes:
     """``ages``: seconds since each was read; what came since is reckoned from power, and marked so."""
-    # Many nodes share a time, and how long ago they were read: what a member ends with is written once for all of them.
+    # Many nodes share a time, or how long ago they were read: each is written once.
     distinct, which = np.unique(times, return_inverse=True)
+    stamps = [f',"time":"{stamped(time, zone)}"' for time in distinct.tolist()]
     thousandths, aged = np.unique(np.rint(ages * 1000).astype(np.int64), return_inverse=True)
-    both = which.reshape(-1) * len(thousandths) + aged.reshape(-1)
-    ends = {}
-    for one in np.unique(both).tolist():
-        time, age = distinct[one // len(thousandths)], thousandths[one % len(thousandths)]
-        mark = f',"extrapolated":{age / 1000:.3f}' if age > 0 else ""
-        ends[one] = f',"time":"{stamped(float(time), zone)}"{mark}}}'
-    rows = zip(nids.tolist(), values.astype(np.int64).tolist(), both.tolist(), strict=True)
-    return objects(f'{{"nid":{nid},"energy_ctr":{value}{ends[end]}' for nid, value, end in rows)
+    ends = [f',"extrapolated":{age / 1000:.3f}}}' if age > 0 else "}" for age in thousandths.tolist()]
+    rows = zip(
+        nids.tolist(),
+        values.astype(np.int64).tolist(),
+        which.reshape(-1).tolist(),
+        aged.reshape(-1).tolist(),
+        strict=True,
+    )
+    return objects(f'{{"nid":{nid},"energy_ctr":{value}{stamps[time]}{ends[age]}' for nid, value, time, age in rows)
 
 
 async def _then(

@@ -177,7 +177,9 @@ class Collector:
         await self._source.close()
 
     async def _sweep(self) -> None:
-        self._due = self._due or asyncio.get_running_loop().time()
+        if not self._due:  # controllers that start together do not begin together
+            await asyncio.sleep(self.settings.jitter * self.interval * random.random())
+            self._due = asyncio.get_running_loop().time()
         await self.sweep(0.8 * self.interval)
 
     def _pause(self) -> float:

@@ -28,7 +28,7 @@ ENVIRONMENTS = ("qconf", "-spl")
 
 _ID = re.compile(r"[0-9]+(\.[0-9]+)?\Z")
 job_id = ids("Grid Engine", _ID, "12, or 12.3 for a task of an array")
-submitted = given("job", "qsub", re.compile(r"(?m)^(?P<id>[0-9]+)(\.[0-9:-]+)?\s*\Z"))
+submitted = given("job", "qsub", re.compile(r"(?m)^\s*(?P<id>[0-9]+)(\.[0-9:-]+)?\s*\Z"))
 _OURS = (
     *("-A", "-C", "-N", "-S", "-V", "-ac", "-b", "-clear", "-cwd", "-dc", "-e", "-h", "-help", "-i", "-j", "-o", "-sc"),
     *("-shell", "-sync", "-t", "-terse", "-v", "-verify", "-wd", "-@"),

@@ -101,4 +101,6 @@ def _seconds(told: str) -> int | None:
     """``1-12:00:00``, ``30:00`` or ``UNLIMITED``."""
     days, _, rest = told.rpartition("-")
     seconds = duration(rest)
-    return None if seconds is None else int(days or 0) * 86_400 + seconds
+    if seconds is None or not (days or "0").isdigit():
+        return None
+    return int(days or 0) * 86_400 + seconds

@@ -23,7 +23,7 @@ KEY = "strata:"
 _AFTER: dict[After, str] = {"started": "after", "ended": "afterany", "done": "afterok", "failed": "afternotok"}
 _ID = re.compile(r"[0-9]+(_[0-9]+)?\Z")
 job_id = ids("Slurm", _ID, "12, or 12_3 for a task of an array")
-submitted = given("job", "sbatch", re.compile(r"\A\s*(?P<id>[0-9]+(_[0-9]+)?)(;.*)?\s*\Z"))
+submitted = given("job", "sbatch", re.compile(r"\A\s*(?P<id>[0-9]+(_[0-9]+)?)(;[\s\S]*)?\s*\Z"))
 _OURS = (
     *(
         "array",
