@@ -227,10 +227,10 @@ def test_an_mpi_job_on_two_nodes_gets_the_right_sum_in_the_default_image(site: S
     said = [site.run(*shlex.split(command, comments=True)) for command in commands]
     assert said == ["2 ranks, sum 3, in the image 2", "two", socket.gethostname()]
     # Two on each node: they share memory there.
-    assert site.run("srun", "-N2", "-n4", "-O", "--mpi=pmix", "/bin/sum") == "4 ranks, sum 10, in the image 4"
+    assert site.run("srun", "-Q", "-N2", "-n4", "-O", "--mpi=pmix", "/bin/sum") == "4 ranks, sum 10, in the image 4"
 
 
 def test_the_ranks_of_a_node_are_in_one_namespace_and_may_read_each_others_memory(site: Site) -> None:
-    found = site.run("srun", "-n3", "-N1", "-O", "readlink", "/proc/self/ns/user").split()
+    found = site.run("srun", "-Q", "-n3", "-N1", "-O", "readlink", "/proc/self/ns/user").split()
     outside = Path("/proc/self/ns/user").readlink()
     assert len(found) == 3 and len(set(found)) == 1 and found[0] != str(outside)

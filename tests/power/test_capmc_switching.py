@@ -105,7 +105,10 @@ async def test_a_reinit_ends_with_the_node_on_whatever_was_wanted_before(site: C
 
 
 async def test_a_chassis_and_its_outlet_have_a_state_and_are_switched_in_order(site: CapmcSite) -> None:
-    assert await site.post("get_xname_status", xnames=[CHASSIS, OUTLET]) == {**FINE, "on": [OUTLET, CHASSIS]}
+    async def known() -> bool:
+        return await site.post("get_xname_status", xnames=[CHASSIS, OUTLET]) == {**FINE, "on": [OUTLET, CHASSIS]}
+
+    await site.until("their power is known", known)
     # Alone, a chassis waits until nothing in it is on.
     assert await site.post("xname_off", xnames=[CHASSIS], reason="a test") == FINE
     job = await newest(site)

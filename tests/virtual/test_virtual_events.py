@@ -212,7 +212,9 @@ async def test_the_console_prints_the_start_of_the_node_and_what_tests_add(ask, 
         await one.ping()
         await ask("n00001", "POST", RESET, {"ResetType": "Nmi"})
         assert b"Kernel panic" in await _read_until(one, b"panic")
-        assert room.bmc("n00001").console.typed == b"root\r"
+        async with asyncio.timeout(60):
+            while room.bmc("n00001").console.typed != b"root\r":  # noqa: ASYNC110 (what is typed has no event)
+                await asyncio.sleep(0.02)
     async with user.ws_connect(uri) as again:
         room.bmc("n00001").console.break_off()
         assert (await again.receive()).type in (aiohttp.WSMsgType.CLOSED, aiohttp.WSMsgType.ERROR)
