@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from strata.cli.up import slurm as up_slurm
 from strata.core.host import process as ps
 from strata.virtual.qemu import description, network
 
@@ -52,15 +53,19 @@ class Cluster:
 
     def run(self, *arguments: object, limit: float = 120.0) -> Done:
         """``strata ARGUMENTS``, whatever comes of it."""
-        done = subprocess.run(
-            self.command(*arguments),
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=limit,
-            check=False,
-        )
+        try:
+            done = subprocess.run(
+                self.command(*arguments),
+                env=self.environment,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=limit,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            error.add_note(f"{error.stdout!r} {error.stderr!r}\n{self.workload()}")
+            raise
         return Done(done.returncode, done.stdout, done.stderr)
 
     @contextlib.contextmanager
@@ -237,6 +242,22 @@ class Cluster:
                 parts.append(console.read_text(errors="replace")[-1500:])
         with contextlib.suppress(OSError):
             parts.append((self.state / "serve.log").read_text(errors="replace")[-3000:])
+        return "\n".join((*parts, self.workload()))
+
+    def workload(self) -> str:
+        """What its Slurm, if there is one, said last, and makes of nodes and jobs."""
+        parts = []
+        folder = self.state / up_slurm.FOLDER
+        with contextlib.suppress(OSError, subprocess.SubprocessError):
+            parts.append((folder / "slurmctld.log").read_text(errors="replace")[-6000:])
+            environment = up_slurm.environment(self.state)
+            for what in ("nodes", "jobs"):
+                asked = ["scontrol", "--oneliner", "show", what]
+                done = subprocess.run(
+                    asked, env=environment, capture_output=True, text=True, errors="replace", timeout=20, check=False
+                )
+                parts.append(done.stdout + done.stderr)
+            parts.append((folder / "programs.log").read_text(errors="replace")[-1000:])
         return "\n".join(parts)
 
     def traces(self) -> list[str]:
