@@ -202,7 +202,7 @@ def _counters(
         aged.reshape(-1).tolist(),
         strict=True,
     )
-    return objects(f'{{"nid":{nid},"energy_ctr":{value}{stamps[time]}{ends[age]}' for nid, value, time, age in rows)
+    return objects([f'{{"nid":{nid},"energy_ctr":{value}{stamps[time]}{ends[age]}' for nid, value, time, age in rows])
 
 
 async def _then(

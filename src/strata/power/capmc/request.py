@@ -86,24 +86,26 @@ def nids_of(body: Mapping[str, Any], *, required: bool = False) -> Nids:
 def chosen(table: NodeTable, nids: Nids, *, compute: bool = False) -> Positions:
     """Where the nodes of a request are in the table: in the table's order, each once. No NIDs: all of them.
     ``compute``: all of the compute nodes, then."""
-    if not len(nids):
-        everybody = table.compute if compute else np.ones(len(table.nids), dtype=np.bool_)
-        return np.flatnonzero(everybody)
-    at = table.find(nids)
-    if (at < 0).any():
-        raise undefined(distinct(nids[at < 0]).tolist())
-    return distinct(at)
+    at, unknown = those_known(table, nids, compute=compute)
+    if unknown:
+        raise undefined(unknown)
+    return at
 
 
 def those_known(table: NodeTable, nids: Nids, *, compute: bool = False) -> tuple[Positions, dict[int, str]]:
     """The same, without those that are nobody's: of these, why each is not answered. A scheduler that still has a node
     which is gone must not lose sight of all others."""
+    if not len(nids):
+        everybody = table.compute if compute else np.ones(len(table.nids), dtype=np.bool_)
+        return np.flatnonzero(everybody), {}
     at = table.find(nids)
-    unknown = distinct(nids[at < 0]).tolist()
-    known = nids[at >= 0]
-    if len(nids) and not len(known):
+    strange = at < 0
+    if not strange.any():
+        return distinct(at), {}
+    unknown = distinct(nids[strange]).tolist()
+    if strange.all():
         raise undefined(unknown)
-    return chosen(table, known, compute=compute), dict.fromkeys(unknown, UNDEFINED)
+    return distinct(at[~strange]), dict.fromkeys(unknown, UNDEFINED)
 
 
 def objects_of(body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
