@@ -242,6 +242,21 @@ async def test_who_says_off_gets_off_though_an_image_was_wanted_of_the_node_itse
         assert await fleet.store.revision() == before, "said twice is said once"
 
 
+async def test_what_is_set_on_a_node_that_a_document_keeps_off_is_named_as_waiting() -> None:
+    async with a_fleet("n1", "n2") as fleet:
+        parked = DesireDocument(name="parked", select="n1", set={"power": ("off",), "os": ("up",)})
+        await fleet.edits.put_document(parked, "alice")
+        await fleet.edits.set_desires(fleet.at("n1", "n2"), {"image": "v2"}, [], "bob")
+        await fleet.settled()
+        desires = fleet.registry.desires
+        ((variable, values, keeps),) = desires.waiting(fleet.registry.index_of("n1"))
+        assert (variable, values, keeps.origin, keeps.variable) == ("image", ("v2",), "parked", "power")
+        assert desires.waiting(fleet.registry.index_of("n2")) == []
+        await fleet.edits.set_desires(fleet.at("n1"), {"power": "on"}, [], "bob")
+        await fleet.settled()
+        assert desires.waiting(fleet.registry.index_of("n1")) == [], "it overrides the document"
+
+
 @pytest.mark.parametrize(
     ("document", "words"),
     [

@@ -58,6 +58,31 @@ def test_what_is_told_never_falls_and_a_counter_that_begins_anew_goes_on() -> No
     assert told[-1] == pytest.approx(300 * 999, rel=0.02)
 
 
+def test_a_counter_that_was_reckoned_too_high_goes_on_slowly_until_the_truth_has_caught_up() -> None:
+    counters, told = Counters(), []
+    read(counters, 0.0, 0.0)
+    read(counters, 10.0, 3000.0, watts=500.0)  # and from then on it draws 300, which is seen 20 s later
+    joules = {30: 9000.0, 50: 15_000.0, 70: 21_000.0}
+    for now in range(10, 90, 2):
+        if now in joules:
+            read(counters, now, joules[now])
+        told.append(asked(counters, now))
+    watts = np.diff(told) / 2
+    assert min(watts) == pytest.approx(150)
+    assert max(watts) == pytest.approx(500)
+    assert watts[-1] == pytest.approx(300)
+    assert told[-1] == pytest.approx(300 * 88, abs=3000), "within what the counter may have left unsaid"
+
+
+def test_a_counter_whose_node_seems_to_draw_five_times_as_much_is_never_far_ahead() -> None:
+    counters = Counters()
+    for now in range(0, 6000, 2):
+        if now % 10 == 0:
+            read(counters, now, 300.0 * now, watts=1500.0)
+        told = asked(counters, now)
+        assert 300.0 * now <= told <= 300.0 * now + 1500 * 80
+
+
 def test_a_counter_that_stands_still_while_its_node_draws_power_is_left_behind() -> None:
     counters = Counters()
     for look in range(60):

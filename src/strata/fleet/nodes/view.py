@@ -158,10 +158,18 @@ class FleetView:
             node=name,
             state=said.state,
             summary=said.summary,
-            lines=tuple(said.lines),
+            lines=(*said.lines, *self._waiting(index)),
             next=following,
             blocked_by=tuple(blockers),
         )
+
+    def _waiting(self, index: int) -> list[str]:
+        """What was set on it and has to wait."""
+        return [
+            f"{variable}={'|'.join(values)} is set on it, and waits: "
+            f"document {keeps.origin} wants {keeps.variable}={'|'.join(keeps.values)}"
+            for variable, values, keeps in self._registry.desires.waiting(index)
+        ]
 
     def _name_ranks(self) -> npt.NDArray[np.int64]:
         """Each node's place in the order of names; made anew only when nodes came or went."""

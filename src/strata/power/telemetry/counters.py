@@ -2,7 +2,8 @@
 
 What a node used since its counter was last read is reckoned from its power; and so is what a coarse counter, one that
 counts in tenths of a kilowatt hour, has not shown yet. The result never falls: a counter that begins anew goes on from
-where it was, and one that stands still while its node draws power is left behind.
+where it was, and one that stands still while its node draws power is left behind. Where too much was reckoned, it goes
+on at half its pace until the truth has caught up: one that stood still would be taken for a node without power.
 """
 
 from __future__ import annotations
@@ -17,7 +18,11 @@ QUANTUM = 0.125
 """Joules: how finely counters are told apart, as in the series."""
 STILL = 3.0
 """Steps of a counter for which it may stand still before it is left behind."""
-_FIELDS = ("shown", "read", "watts", "step", "offset", "total", "held", "told")
+SLOWER = 0.5
+"""The pace of a counter that is ahead of the truth, as a share of its node's power."""
+FARTHEST = 60.0
+"""Seconds of its node's power that it may be ahead and still move."""
+_FIELDS = ("shown", "read", "watts", "step", "offset", "total", "held", "told", "asked")
 
 
 class Counters:
@@ -64,11 +69,15 @@ class Counters:
         """Joules, of which time they are, and when they were read; NaN where that is more than ``fresh`` seconds ago.
         Who asks again is told no less."""
         self._grow(uids)
-        total, read, watts, told = (self._fields[name][uids] for name in ("total", "read", "watts", "told"))
-        known = read >= now - fresh
-        found = total + np.nan_to_num(watts) * np.maximum(0.0, now - read)
-        found = np.where(known, np.fmax(found, told), np.nan)
+        total, read, watts, told, asked = (
+            self._fields[name][uids] for name in ("total", "read", "watts", "told", "asked")
+        )
+        known, rate = read >= now - fresh, np.nan_to_num(watts)
+        found = total + rate * np.maximum(0.0, now - read)
+        slow = np.minimum(told + SLOWER * rate * np.maximum(0.0, now - asked), found + FARTHEST * rate)
+        found = np.where(known, np.fmax(found, np.fmax(told, slow)), np.nan)
         self._fields["told"][uids] = np.where(known, found, told)
+        self._fields["asked"][uids] = now
         return found, np.where(known, np.maximum(read, now), np.nan), np.where(known, read, np.nan)
 
     def forget(self, uids: Uids) -> None:
