@@ -125,9 +125,12 @@ async def test_a_node_is_answered_at_once_as_it_is_in_the_usual_way(
     running: Service, tmp_path: Path, name: str
 ) -> None:
     async with over(tmp_path / "admin.sock", **{"X-Request-ID": "same"}) as client:
-        quick = await client.get(f"/v1/nodes/{name}")
-        # A connection that is to be closed, and a name that is spelt in another way, are no matter for the short way.
-        usual = await client.get(f"/v1/nodes/{name}", headers={"Connection": "close"})
+        for _ in range(20):
+            quick = await client.get(f"/v1/nodes/{name}")
+            # A connection that is to be closed, or a name in another spelling, is no matter for the short way.
+            usual = await client.get(f"/v1/nodes/{name}", headers={"Connection": "close"})
+            if same(quick, await client.get(f"/v1/nodes/{name}")):
+                break  # nothing was seen of the node between the two
         usual.headers.pop("connection", None)
         assert same(quick, usual)
 
