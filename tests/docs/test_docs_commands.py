@@ -204,7 +204,7 @@ def desk() -> Iterator[Desk]:
 
 @pytest.mark.server
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)  # one page builds six minimal operating systems, some beside much else
 @pytest.mark.parametrize("page", run_beside(SIMULATED), ids=lambda page: page.stem)
 def test_the_commands_of_a_page_do_what_it_says(desk: Desk, page: Path) -> None:
     desk.up()
