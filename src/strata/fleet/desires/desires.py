@@ -87,12 +87,13 @@ class Desires:
     def waiting(self, index: int) -> list[tuple[str, ValueSet, Desire]]:
         """What is set on the node itself and counts for nothing, with what a document wants instead."""
         standing = [desire for desire in self.of(index) if desire.origin != "node"]
-        return [
-            (variable, cell.values, desire)
-            for variable, cell in self.overrides.of(int(self._fleet.uids[index])).items()
-            for desire in standing
-            if self._precedence.rules_out({desire.variable: desire.values}, variable)
-        ]
+        found = []
+        for variable, cell in self.overrides.of(int(self._fleet.uids[index])).items():
+            for desire in standing:
+                if self._precedence.rules_out({desire.variable: desire.values}, variable):
+                    found.append((variable, cell.values, desire))
+                    break
+        return found
 
     def preview(
         self, nodes: Indices, wanted: Mapping[str, ValueSet], documents: Sequence[DesireDocument] = ()
