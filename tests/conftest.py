@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+# What a command says must be seen at once without it, too: few people have it.
+os.environ.pop("PYTHONUNBUFFERED", None)
 # Thousands of our processes start in the tests: each would compile all of our modules again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False

@@ -274,6 +274,22 @@ def test_a_key_without_its_certificate_is_refused_and_not_ignored(run: Run) -> N
     assert done.code == 2 and "give --cert too" in done.err
 
 
+def test_what_a_command_says_before_it_waits_is_seen_in_a_pipe_too() -> None:
+    """``strata login`` says which address to open and waits for that; nobody saw it through ``tee``."""
+    waits = (
+        "import time; from strata.cli import main; from strata.cli.output import Output\n"
+        "def run(arguments): Output().line('Open it'); time.sleep(600)\n"
+        "main.run = run; main.main()"
+    )
+    with subprocess.Popen([sys.executable, "-c", waits], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "Open it\n"
+            assert process.poll() is None, "and it waits"
+        finally:
+            process.kill()
+
+
 def test_a_wrong_option_is_exit_code_2(run: Run) -> None:
     result = run("node", "list", "--nonsense")
     assert result.code == 2

@@ -26,7 +26,7 @@ from docs_support import DOCS, ROOT, SIMULATED, differences, run_on, script, sho
 from support.minos import SHARED
 from support.signed_builds import put_build
 
-SECONDS = 540
+SECONDS = 1700
 """For all commands of one page."""
 PROGRAMS = {
     "strata": "-m strata.cli",

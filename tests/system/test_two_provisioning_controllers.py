@@ -34,7 +34,8 @@ def kill_machine(controller: Controller) -> None:
     """As if the machine of a controller lost its power: its front door is gone too."""
     door = int((controller.state / "nginx/nginx.pid").read_text())
     controller.kill()
-    os.kill(door, signal.SIGTERM)
+    with contextlib.suppress(ProcessLookupError):  # it goes with its controller, sooner or later
+        os.kill(door, signal.SIGTERM)
 
 
 def tokens(store_url: str) -> dict[str, str]:

@@ -58,8 +58,9 @@ def containers(cluster: Cluster, node: str) -> str:
 
 
 def causes(cluster: Cluster, node: str, since: float) -> list[str]:
-    """What was done to the node since then, each thing once."""
-    return list(dict.fromkeys(one["cause"] for one in cluster.history(node, since) if one["cause"]))
+    """What was done to the node since then, each thing once. An agent that comes too late to be heard did nothing."""
+    found = dict.fromkeys(one["cause"] for one in cluster.history(node, since) if one["cause"])
+    return [cause for cause in found if not cause.startswith("not seen for ")]
 
 
 # -- as it came up

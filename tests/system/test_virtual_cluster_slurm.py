@@ -176,7 +176,7 @@ def test_its_slurm_is_used_as_the_pages_say(cluster: Cluster, jobs: Jobs):
         f"^{ONE}$",
         f"^{TWO}$",
         "^PARTITION ",
-        rf"^{ONE} +in .*(idle|comp)",
+        rf"^{ONE} +in .*(idle|comp|alloc|mix)",
         "^Submitted batch job",
         "^JobID ",
     ):

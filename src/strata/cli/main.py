@@ -5,6 +5,7 @@ Subcommands are imported when they are named, so that any of them starts fast. W
 
 from __future__ import annotations
 
+import io
 import itertools
 import os
 import sys
@@ -145,4 +146,6 @@ def run(arguments: Sequence[str]) -> int:
 
 def main() -> NoReturn:
     """The entry point."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True)  # in a pipe, too: whoever reads must not wait for what comes next
     sys.exit(run(sys.argv[1:]))

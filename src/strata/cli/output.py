@@ -125,9 +125,8 @@ class Output:
             self.line(text, colour=colour)
 
     def json_line(self, data: object) -> None:
-        """One object on one line, at once: for streams."""
+        """One object on one line: for streams."""
         self.stdout.write(json.dumps(data, separators=(",", ":"), ensure_ascii=True) + "\n")
-        self.stdout.flush()
 
     def fields(self, pairs: Iterable[tuple[str, object]]) -> None:
         """Names and values, one pair on a line; empty values are left out."""
@@ -148,12 +147,14 @@ class Output:
     def _plain_table(self, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
         titles = [column.title.upper() for column in columns]
         widths = [max(map(len, column)) for column in zip(titles, *rows, strict=True)]
+        lines = []
         for row in (titles, *rows):
             padded = [
                 cell.rjust(width) if column.right else cell.ljust(width)
                 for cell, width, column in zip(row, widths, columns, strict=True)
             ]
-            self.stdout.write("  ".join(padded).rstrip() + "\n")
+            lines.append("  ".join(padded).rstrip() + "\n")
+        self.stdout.write("".join(lines))
 
     def _rich_table(self, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
         from rich.table import Table
