@@ -198,9 +198,9 @@ async def test_a_scan_finds_who_speaks_redfish_and_nobody_else(addressed: BmcSer
 @pytest.mark.slow
 async def test_a_web_server_is_no_bmc() -> None:
     async def page(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if await reader.readline():
-            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\nConnection: close\r\n\r\n<html/>")
-        writer.close()
+        with contextlib.closing(writer):  # also where the test ends before it was asked anything
+            if await reader.readline():
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\nConnection: close\r\n\r\n<html/>")
 
     server = await asyncio.start_server(page, "127.0.0.1", 0)
     async with server:
