@@ -522,8 +522,8 @@ def test_a_node_that_fails_a_check_is_drained_in_slurm_and_returned_when_it_pass
         "kind": "script",
         "script": "test ! -e /tmp/broken || { echo the scratch is broken; exit 1; }",
         "select": "@compute",
-        "every": "5s",
-        "timeout": "5s",
+        "every": "15s",
+        "timeout": "15s",
         "tries": 1,
         "passes": 1,
     }
