@@ -52,7 +52,6 @@ def watch(
             session.out.json_line({"revision": revision, "event": event.kind, "data": event.data})
         else:
             session.out.line(describe(event, live=since is None), colour=_COLOURS.get(event.kind, ""))
-            session.out.stdout.flush()
         shown += 1
         if shown == count:
             return

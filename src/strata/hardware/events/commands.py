@@ -76,7 +76,6 @@ def events(
             session.out.json_line(item)
         else:
             session.out.line(_line(item), colour=severity_colour(item.get("severity", "")))
-            session.out.stdout.flush()
         if shown == count:
             return
 

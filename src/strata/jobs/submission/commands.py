@@ -395,7 +395,6 @@ def watch(session: Session, everybody: bool, count: int | None, as_json: bool) -
             session.out.json_line(event.data)
         else:
             session.out.line(f"{event.data['id']}  {_in_words(event.data)}")
-            session.out.stdout.flush()
         shown += 1
         if shown == count:
             return

@@ -104,7 +104,6 @@ def console(
                 session.out.json_line(line)
             else:
                 _line(session, line)
-                session.out.stdout.flush()
 
 
 def _tail(session: Session, node: str, count: int) -> list[Json]:
